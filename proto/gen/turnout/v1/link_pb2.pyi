@@ -1,0 +1,146 @@
+from turnout.v1 import feature_pb2 as _feature_pb2
+from turnout.v1 import shadow_pb2 as _shadow_pb2
+from turnout.v1 import tensor_pb2 as _tensor_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Executed(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    EXECUTED_NO: _ClassVar[Executed]
+    EXECUTED_MAYBE: _ClassVar[Executed]
+    EXECUTED_YES: _ClassVar[Executed]
+EXECUTED_NO: Executed
+EXECUTED_MAYBE: Executed
+EXECUTED_YES: Executed
+
+class Frame(_message.Message):
+    __slots__ = ("hello", "requests", "replies", "cancels", "drain", "serving", "lookups", "features", "mirrors")
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    REQUESTS_FIELD_NUMBER: _ClassVar[int]
+    REPLIES_FIELD_NUMBER: _ClassVar[int]
+    CANCELS_FIELD_NUMBER: _ClassVar[int]
+    DRAIN_FIELD_NUMBER: _ClassVar[int]
+    SERVING_FIELD_NUMBER: _ClassVar[int]
+    LOOKUPS_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
+    MIRRORS_FIELD_NUMBER: _ClassVar[int]
+    hello: Hello
+    requests: _containers.RepeatedCompositeFieldContainer[Request]
+    replies: _containers.RepeatedCompositeFieldContainer[Reply]
+    cancels: _containers.RepeatedScalarFieldContainer[int]
+    drain: Drain
+    serving: Serving
+    lookups: _containers.RepeatedCompositeFieldContainer[_feature_pb2.FeatureLookup]
+    features: _containers.RepeatedCompositeFieldContainer[_feature_pb2.FeatureAnswer]
+    mirrors: _containers.RepeatedCompositeFieldContainer[_shadow_pb2.Mirror]
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., requests: _Optional[_Iterable[_Union[Request, _Mapping]]] = ..., replies: _Optional[_Iterable[_Union[Reply, _Mapping]]] = ..., cancels: _Optional[_Iterable[int]] = ..., drain: _Optional[_Union[Drain, _Mapping]] = ..., serving: _Optional[_Union[Serving, _Mapping]] = ..., lookups: _Optional[_Iterable[_Union[_feature_pb2.FeatureLookup, _Mapping]]] = ..., features: _Optional[_Iterable[_Union[_feature_pb2.FeatureAnswer, _Mapping]]] = ..., mirrors: _Optional[_Iterable[_Union[_shadow_pb2.Mirror, _Mapping]]] = ...) -> None: ...
+
+class Hello(_message.Message):
+    __slots__ = ("service", "instance", "protocol")
+    SERVICE_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    service: str
+    instance: str
+    protocol: int
+    def __init__(self, service: _Optional[str] = ..., instance: _Optional[str] = ..., protocol: _Optional[int] = ...) -> None: ...
+
+class Drain(_message.Message):
+    __slots__ = ("reason",)
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    def __init__(self, reason: _Optional[str] = ...) -> None: ...
+
+class Request(_message.Message):
+    __slots__ = ("id", "model", "version", "rows", "deadline_us", "inputs", "outputs", "tries", "priority", "queue_timeout_us", "shadow", "request_id", "traceparent", "digest")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_US_FIELD_NUMBER: _ClassVar[int]
+    INPUTS_FIELD_NUMBER: _ClassVar[int]
+    OUTPUTS_FIELD_NUMBER: _ClassVar[int]
+    TRIES_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_TIMEOUT_US_FIELD_NUMBER: _ClassVar[int]
+    SHADOW_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    TRACEPARENT_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    model: str
+    version: str
+    rows: int
+    deadline_us: int
+    inputs: _containers.RepeatedCompositeFieldContainer[_tensor_pb2.Tensor]
+    outputs: _containers.RepeatedScalarFieldContainer[str]
+    tries: int
+    priority: int
+    queue_timeout_us: int
+    shadow: bool
+    request_id: str
+    traceparent: str
+    digest: str
+    def __init__(self, id: _Optional[int] = ..., model: _Optional[str] = ..., version: _Optional[str] = ..., rows: _Optional[int] = ..., deadline_us: _Optional[int] = ..., inputs: _Optional[_Iterable[_Union[_tensor_pb2.Tensor, _Mapping]]] = ..., outputs: _Optional[_Iterable[str]] = ..., tries: _Optional[int] = ..., priority: _Optional[int] = ..., queue_timeout_us: _Optional[int] = ..., shadow: _Optional[bool] = ..., request_id: _Optional[str] = ..., traceparent: _Optional[str] = ..., digest: _Optional[str] = ...) -> None: ...
+
+class Reply(_message.Message):
+    __slots__ = ("id", "code", "message", "executed", "outputs", "stages_ns", "total_ns", "batch_rows", "retries", "digest", "retry_after_us", "expected_wait_us", "seq", "final")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    EXECUTED_FIELD_NUMBER: _ClassVar[int]
+    OUTPUTS_FIELD_NUMBER: _ClassVar[int]
+    STAGES_NS_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_NS_FIELD_NUMBER: _ClassVar[int]
+    BATCH_ROWS_FIELD_NUMBER: _ClassVar[int]
+    RETRIES_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    RETRY_AFTER_US_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_WAIT_US_FIELD_NUMBER: _ClassVar[int]
+    SEQ_FIELD_NUMBER: _ClassVar[int]
+    FINAL_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    code: int
+    message: str
+    executed: Executed
+    outputs: _containers.RepeatedCompositeFieldContainer[_tensor_pb2.Tensor]
+    stages_ns: _containers.RepeatedScalarFieldContainer[int]
+    total_ns: int
+    batch_rows: int
+    retries: int
+    digest: str
+    retry_after_us: int
+    expected_wait_us: int
+    seq: int
+    final: bool
+    def __init__(self, id: _Optional[int] = ..., code: _Optional[int] = ..., message: _Optional[str] = ..., executed: _Optional[_Union[Executed, str]] = ..., outputs: _Optional[_Iterable[_Union[_tensor_pb2.Tensor, _Mapping]]] = ..., stages_ns: _Optional[_Iterable[int]] = ..., total_ns: _Optional[int] = ..., batch_rows: _Optional[int] = ..., retries: _Optional[int] = ..., digest: _Optional[str] = ..., retry_after_us: _Optional[int] = ..., expected_wait_us: _Optional[int] = ..., seq: _Optional[int] = ..., final: _Optional[bool] = ...) -> None: ...
+
+class Served(_message.Message):
+    __slots__ = ("model", "version", "digest", "signature", "max_batch_rows", "max_request_rows", "slots")
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    MAX_BATCH_ROWS_FIELD_NUMBER: _ClassVar[int]
+    MAX_REQUEST_ROWS_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
+    model: str
+    version: str
+    digest: str
+    signature: _tensor_pb2.Signature
+    max_batch_rows: int
+    max_request_rows: int
+    slots: int
+    def __init__(self, model: _Optional[str] = ..., version: _Optional[str] = ..., digest: _Optional[str] = ..., signature: _Optional[_Union[_tensor_pb2.Signature, _Mapping]] = ..., max_batch_rows: _Optional[int] = ..., max_request_rows: _Optional[int] = ..., slots: _Optional[int] = ...) -> None: ...
+
+class Serving(_message.Message):
+    __slots__ = ("models",)
+    MODELS_FIELD_NUMBER: _ClassVar[int]
+    models: _containers.RepeatedCompositeFieldContainer[Served]
+    def __init__(self, models: _Optional[_Iterable[_Union[Served, _Mapping]]] = ...) -> None: ...

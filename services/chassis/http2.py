@@ -1,0 +1,280 @@
+"""gRPC framing over HTTP/2, spoken on the event loop with ngh2 (nghttp2 without I/O).
+
+One Http2 is one socket, either end. It knows streams and whole gRPC messages, not what they mean. There is no thread
+behind it: grpc.aio's threads cost 0.6 ms a hop when idle (docs/adr/0002).
+"""
+
+import asyncio
+import struct
+from collections.abc import Callable
+from typing import Protocol, cast
+
+from ngh2 import Configuration, Connection, Role, Setting
+from ngh2.events import (
+    ConnectionClosed,
+    DataReceived,
+    GoAwayReceived,
+    PingAcknowledged,
+    RequestReceived,
+    ResponseReceived,
+    StreamClosed,
+    TrailersReceived,
+)
+from ngh2.exceptions import NGH2Error
+
+_PREFIX = struct.Struct(">BI")  # compressed flag, message length
+_WINDOW_BYTES = 16 << 20
+_PULL_BYTES = 256 << 10  # taken from nghttp2 at a time, so that streams interleave in the socket
+_HIGH_WATER_BYTES = 512 << 10
+MAX_MESSAGE_BYTES = 80 << 20
+
+_CONFIG = Configuration()
+Headers = list[tuple[bytes, bytes]]
+
+
+class Http2Owner(Protocol):
+    """What the socket tells its owner; called on the loop."""
+
+    def connected(self) -> None: ...
+    def headers(self, stream: int, headers: Headers, *, ended: bool) -> None: ...
+    def message(self, stream: int, payload: bytes) -> None: ...
+    def ended(self, stream: int) -> None: ...
+    def lost(self, reason: str) -> None: ...
+
+
+class _Partial:
+    """The bytes of a stream that do not make a whole message yet."""
+
+    __slots__ = ("chunks", "size", "wanted")
+
+    def __init__(self) -> None:
+        self.chunks: list[bytes] = []
+        self.size = 0
+        self.wanted = 5
+
+
+class Http2(asyncio.Protocol):
+    """One connection. `keepalive_s`: silence until a ping, and again until the peer is given up; 0 = never."""
+
+    def __init__(self, role: Role, owner: Http2Owner, *, keepalive_s: float) -> None:
+        self._connection = Connection(role, _CONFIG)
+        self._owner = owner
+        self._keepalive_s = keepalive_s
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._partials: dict[int, _Partial] = {}
+        self._paused = False
+        self._flush_due = False
+        self._before_flush: Callable[[], None] | None = None
+        self._heard = self._loop.time()
+        self._pinged = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._reason = ""
+
+    # -- what the owner calls
+
+    def before_flush(self, gather: Callable[[], None]) -> None:
+        """`gather` is called once at the end of each turn in which `schedule_flush` was called; it sends."""
+        self._before_flush = gather
+
+    def schedule_flush(self) -> None:
+        if not self._flush_due:
+            self._flush_due = True
+            self._loop.call_soon(self._flush)
+
+    def request(self, path: str) -> int:
+        """Open a stream as the client; its id."""
+        return self._connection.send_request(
+            [
+                (b":method", b"POST"),
+                (b":scheme", b"http"),
+                (b":path", path.encode()),
+                (b":authority", b"turnout"),
+                (b"content-type", b"application/grpc"),
+                (b"te", b"trailers"),
+            ]
+        )
+
+    def respond(self, stream: int) -> None:
+        self._connection.send_response(stream, [(b":status", b"200"), (b"content-type", b"application/grpc")])
+
+    def refuse(self, stream: int, headers: Headers) -> None:
+        """Answer with headers only (gRPC's trailers-only form)."""
+        start: Headers = [(b":status", b"200"), (b"content-type", b"application/grpc")]
+        self._connection.send_response(stream, start + headers, end_stream=True)
+        self.schedule_flush()
+
+    def send(self, stream: int, payload: bytes) -> None:
+        """Queue one message; it leaves with the next flush."""
+        self._connection.send_data(stream, _PREFIX.pack(0, len(payload)) + payload)
+
+    def finish(self, stream: int, trailers: Headers) -> None:
+        """End a stream of the server."""
+        self._connection.send_trailers(stream, trailers)
+        self.schedule_flush()
+
+    @property
+    def queued_bytes(self) -> int:
+        """Sent but not yet taken by the socket."""
+        transport = self._transport
+        return self._connection.queued_body_size() + (transport.get_write_buffer_size() if transport else 0)
+
+    def close(self, reason: str) -> None:
+        """Say GOAWAY, write out what the socket still takes, and close; `lost` follows."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        self._reason = self._reason or reason
+        try:
+            self._flush()
+            self._connection.send_goaway()
+            self._pull()
+        except NGH2Error:
+            pass  # the session is broken already: the socket is closed all the same
+        transport.close()
+
+    def abort(self, reason: str) -> None:
+        """Close at once, dropping what is queued."""
+        self._reason = self._reason or reason
+        if self._transport is not None:
+            self._transport.abort()
+
+    # -- what asyncio calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=_HIGH_WATER_BYTES)
+        self._connection.initiate_connection(
+            {Setting.INITIAL_WINDOW_SIZE: _WINDOW_BYTES, Setting.MAX_CONCURRENT_STREAMS: 128}
+        )
+        self._connection.set_local_window_size(_WINDOW_BYTES)
+        self._heard = self._loop.time()
+        if self._keepalive_s:
+            self._timer = self._loop.call_later(self._keepalive_s, self._keepalive)
+        self._owner.connected()
+        self.schedule_flush()
+
+    def data_received(self, data: bytes) -> None:
+        self._heard = self._loop.time()
+        self._pinged = False
+        try:
+            self._connection.receive_data(data)
+            for event in self._connection.events():
+                if type(event) is DataReceived:
+                    self._data(event.stream_id, event.data)
+                    if event.end_stream:
+                        self._end(event.stream_id)
+                else:
+                    self._other(event)
+            self.schedule_flush()  # window updates, acknowledgements
+        except (NGH2Error, ValueError) as error:
+            self.abort(f"the peer broke the protocol: {error}")
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._transport = None
+        self._partials.clear()
+        self._owner.lost(self._reason or (str(error) if error else "the peer closed the connection"))
+
+    def eof_received(self) -> bool:
+        return False  # close our side too
+
+    def pause_writing(self) -> None:
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        self._pull()
+
+    # -- inside
+
+    def _data(self, stream: int, data: bytes) -> None:
+        partial = self._partials.get(stream)
+        if partial is None or not partial.chunks:
+            offset = self._whole_messages(stream, data)
+            if offset == len(data):
+                return
+            data = data[offset:] if offset else data
+            if partial is None:
+                partial = self._partials[stream] = _Partial()
+            partial.wanted = self._message_end(data) if len(data) >= _PREFIX.size else _PREFIX.size
+        partial.chunks.append(data)
+        partial.size += len(data)
+        if partial.size >= partial.wanted:
+            joined = b"".join(partial.chunks)
+            partial.chunks, partial.size = [], 0
+            self._data(stream, joined)
+
+    def _whole_messages(self, stream: int, data: bytes) -> int:
+        """Hand out the messages that are whole; the offset behind them."""
+        offset, end = 0, len(data)
+        while end - offset >= _PREFIX.size:
+            stop = offset + self._message_end(data, offset)
+            if stop > end:
+                break
+            self._owner.message(stream, data[offset + _PREFIX.size : stop])
+            offset = stop
+        return offset
+
+    @staticmethod
+    def _message_end(data: bytes, offset: int = 0) -> int:
+        compressed, length = _PREFIX.unpack_from(data, offset)
+        if compressed:
+            raise ValueError("a compressed message, and no compression was agreed")
+        if length > MAX_MESSAGE_BYTES:
+            raise ValueError(f"a message of {length} bytes, over the limit of {MAX_MESSAGE_BYTES}")
+        return _PREFIX.size + int(length)
+
+    def _end(self, stream: int) -> None:
+        self._partials.pop(stream, None)
+        self._owner.ended(stream)
+
+    def _other(self, event: object) -> None:
+        match event:
+            case RequestReceived() | ResponseReceived():
+                self._owner.headers(event.stream_id, list(event.headers), ended=event.end_stream)
+                if event.end_stream:
+                    self._end(event.stream_id)
+            case TrailersReceived() | StreamClosed():
+                self._end(event.stream_id)
+            case GoAwayReceived() | ConnectionClosed():
+                self.close("the peer said goodbye")
+            case PingAcknowledged():
+                self._pinged = False
+            case _:
+                pass  # settings and windows are nghttp2's business
+
+    def _flush(self) -> None:
+        self._flush_due = False
+        if self._transport is None:
+            return
+        if self._before_flush is not None:
+            self._before_flush()
+        self._pull()
+
+    def _pull(self) -> None:
+        transport = self._transport
+        while transport is not None and not self._paused:
+            data = self._connection.data_to_send(_PULL_BYTES)
+            if not data:
+                break
+            transport.write(data)
+        if transport is not None and not (self._connection.want_read or self._connection.want_write):
+            self._reason = self._reason or "the session ended"
+            transport.close()  # nghttp2 has said GOAWAY, for its own reasons or the peer's
+
+    def _keepalive(self) -> None:
+        silent_s = self._loop.time() - self._heard
+        if self._pinged and silent_s >= 2 * self._keepalive_s:
+            self.abort(f"the peer was silent for {silent_s:.1f} s")
+            return
+        if silent_s >= self._keepalive_s and not self._pinged:
+            self._pinged = True
+            try:
+                self._connection.ping()
+            except NGH2Error as error:
+                self.abort(f"the session ended: {error}")
+                return
+            self._pull()
+        self._timer = self._loop.call_later(self._keepalive_s, self._keepalive)

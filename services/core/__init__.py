@@ -1,0 +1,1 @@
+"""Shared vocabulary: frozen values and pure functions. No I/O, no await, no clock."""

@@ -1,0 +1,140 @@
+"""models/MODEL in etcd: how a model is loaded, batched, limited, fed and guarded."""
+
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from services.core.names import ModelName, Version, version_order
+from services.core.spec import Spec
+
+MAX_TIMEOUT_US = 3_600_000_000
+
+
+class Placement(Spec):
+    """Which pods load the model."""
+
+    pool: str = Field(default="default", min_length=1)
+
+
+class VersionPolicy(Spec):
+    """Which versions of the repository are loaded besides those that a route names: exactly one of the three."""
+
+    latest: int | None = Field(default=None, ge=1)
+    all: bool | None = None
+    specific: tuple[Version, ...] | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if sum(choice is not None for choice in (self.latest, self.all, self.specific)) != 1 or self.all is False:
+            raise ValueError('give exactly one of {"latest": N}, {"all": true}, {"specific": ["1", …]}')
+        return self
+
+    def choose(self, available: list[str]) -> set[str]:
+        """The versions to load out of those `available` in the repository."""
+        if self.specific is not None:
+            return set(self.specific) & set(available)
+        newest_first = sorted(available, key=version_order, reverse=True)
+        return set(newest_first if self.all else newest_first[: self.latest])
+
+
+class Batching(Spec):
+    """When requests leave the queue together. Names and meaning follow Triton's `dynamic_batching`."""
+
+    max_batch_size: int = Field(default=64, ge=0, le=65_536)  # rows; 0 = requests run one by one
+    preferred_batch_size: tuple[int, ...] = ()  # rows
+    max_queue_delay_microseconds: int = Field(default=0, ge=0, le=MAX_TIMEOUT_US)
+    max_queue_size: int = Field(default=4096, ge=1)  # rows
+    max_queue_bytes: int = Field(default=256 << 20, ge=1)
+    default_timeout_microseconds: int = Field(default=0, ge=0, le=MAX_TIMEOUT_US)  # wait in the queue; 0 = unbounded
+    allow_timeout_override: bool = True
+    slots: int = Field(default=2, ge=1, le=64)  # batches a worker takes at once
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        for size in self.preferred_batch_size:
+            if not 1 <= size <= self.max_batch_size:
+                raise ValueError(f"preferred_batch_size {size} is not within 1 to max_batch_size {self.max_batch_size}")
+        if self.max_batch_size > self.max_queue_size:
+            raise ValueError(f"max_batch_size {self.max_batch_size} exceeds max_queue_size {self.max_queue_size}")
+        return self
+
+
+class Limits(Spec):
+    """Bounds of one request and of one worker."""
+
+    max_request_rows: int | None = Field(default=None, ge=1)
+    max_request_bytes: int = Field(default=64 << 20, ge=1)
+    max_execution_ms: int = Field(default=30_000, ge=1)
+    max_memory_bytes: int | None = Field(default=None, ge=1 << 20)
+    max_restarts: int = Field(default=8, ge=0)  # in a row, without a healthy minute between, before giving up
+
+
+class FeatureUse(Spec):
+    """One input filled from a feature view: its columns, in order, joined along the last axis."""
+
+    view: ModelName
+    version: int = Field(default=0, ge=0)  # of the view; 0 = any
+    # Where the entity keys come from: NAME (request parameter), header:NAME or input:NAME.
+    entity: str = Field(min_length=1)
+    input: str = Field(min_length=1)
+    columns: tuple[str, ...] = ()
+
+
+class Access(Spec):
+    """Who may call."""
+
+    anonymous: bool = True
+    explicit_versions: bool = True  # may a caller name a version or label?
+
+
+Framework = Literal["onnx", "sklearn", "xgboost"]
+
+
+class ModelSpec(Spec):
+    """One model. Any field may be overridden for one version under `versions`."""
+
+    repository: str | None = None  # URL of the model repository that holds MODEL/VERSION/…; None = the runtime's own
+    placement: Placement = Placement()
+    version_policy: VersionPolicy = VersionPolicy(latest=1)
+    default_version: Version | None = None  # serves when there is no route
+    keep_previous: int = Field(default=1, ge=0, le=16)
+    framework: Framework | None = None  # detected from the artifact when absent
+    trusted: bool = False  # pickled artifacts run code when loaded: only with the operator's word
+    count: int = Field(default=1, ge=1, le=64)  # worker processes of a version in a pod
+    batching: Batching = Batching()
+    limits: Limits = Limits()
+    default_deadline_ms: int = Field(default=30_000, ge=1, le=3_600_000)
+    idempotent: bool = True  # may a request run again when a worker died with it?
+    required_for_ready: bool = False
+    features: tuple[FeatureUse, ...] = ()
+    access: Access = Access()
+    versions: dict[Version, dict[str, Any]] = {}
+
+    @model_validator(mode="after")
+    def _overrides_are_valid(self) -> Self:
+        for version in self.versions:
+            self.for_version(version)
+        return self
+
+    def for_version(self, version: str) -> "ModelSpec":
+        """The spec as it holds for one version: nested objects are overridden field by field."""
+        override = self.versions.get(version)
+        if not override:
+            return self
+        if "versions" in override:
+            raise ValueError(f"versions.{version}: cannot override versions")
+        return ModelSpec.model_validate(_merge(self.model_dump(exclude={"versions"}, exclude_unset=True), override))
+
+    def max_request_rows(self) -> int:
+        """Rows a request may have; larger than max_batch_size is cut and rejoined."""
+        if self.limits.max_request_rows is not None:
+            return self.limits.max_request_rows
+        return max(1, min(16 * self.batching.max_batch_size, self.batching.max_queue_size))
+
+
+def _merge(base: dict[str, Any], override: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in override.items():
+        below = merged.get(key)
+        merged[key] = _merge(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+    return merged
