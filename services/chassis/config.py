@@ -4,9 +4,19 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from services.chassis.listening import split_address
+
+
+def _checked(address: str) -> str:
+    split_address(address)
+    return address
+
+
+Address = Annotated[str, AfterValidator(_checked)]  # host:port; port 0 = any free one
 
 
 class BadConfigError(Exception):
@@ -65,9 +75,9 @@ class ServiceConfig(Config):
     etcd_password: str = Field(default="", repr=False)
     instance: str = ""  # name of this process in services/; empty = made from host and pid
     data_dir: Path = Path(".turnout")  # snapshots and sockets
-    metrics_address: str = "127.0.0.1:0"  # host:port of /metrics and health
+    metrics_address: Address = "127.0.0.1:0"  # host:port of /metrics and health
     drain_s: float = Field(default=10, ge=0)
-    log_level: str = "info"
+    log_level: Literal["debug", "info", "warning", "error", "critical"] = "info"
     otlp_endpoint: str = ""  # host:port of an OTLP gRPC collector; empty = no export
     zone: str = ""
     parent_death: bool = False  # stop when the parent process dies

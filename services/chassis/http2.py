@@ -26,10 +26,12 @@ _PREFIX = struct.Struct(">BI")  # compressed flag, message length
 _WINDOW_BYTES = 16 << 20
 _PULL_BYTES = 256 << 10  # taken from nghttp2 at a time, so that streams interleave in the socket
 _HIGH_WATER_BYTES = 512 << 10
+_SMALL_BYTES = 64 << 10  # of a message whose parts are joined before they are queued
 MAX_MESSAGE_BYTES = 80 << 20
 
 _CONFIG = Configuration()
 Headers = list[tuple[bytes, bytes]]
+Data = bytes | memoryview
 
 
 class Http2Owner(Protocol):
@@ -45,12 +47,13 @@ class Http2Owner(Protocol):
 class _Partial:
     """The bytes of a stream that do not make a whole message yet."""
 
-    __slots__ = ("chunks", "size", "wanted")
+    __slots__ = ("body_bytes", "chunks", "size", "wanted")
 
     def __init__(self) -> None:
         self.chunks: list[bytes] = []
-        self.size = 0
-        self.wanted = 5
+        self.size = 0  # of the chunks
+        self.wanted = 0  # until something can be done with them
+        self.body_bytes = 0  # of the message whose prefix was read already; 0 = it was not
 
 
 class Http2(asyncio.Protocol):
@@ -104,9 +107,17 @@ class Http2(asyncio.Protocol):
         self._connection.send_response(stream, start + headers, end_stream=True)
         self.schedule_flush()
 
-    def send(self, stream: int, payload: bytes) -> None:
-        """Queue one message; it leaves with the next flush."""
-        self._connection.send_data(stream, _PREFIX.pack(0, len(payload)) + payload)
+    def send(self, stream: int, *parts: Data) -> None:
+        """Queue one message, given in parts that are joined on the way; it leaves with the next flush."""
+        size = sum(map(len, parts))
+        prefix = _PREFIX.pack(0, size)
+        if size <= _SMALL_BYTES:
+            self._connection.send_data(stream, b"".join((prefix, *parts)))
+            return
+        self._connection.send_data(stream, prefix)  # joining would copy what nghttp2 is about to copy
+        for part in parts:
+            if len(part):
+                self._connection.send_data(stream, part)
 
     def finish(self, stream: int, trailers: Headers) -> None:
         """End a stream of the server."""
@@ -191,20 +202,39 @@ class Http2(asyncio.Protocol):
 
     def _data(self, stream: int, data: bytes) -> None:
         partial = self._partials.get(stream)
-        if partial is None or not partial.chunks:
+        if partial is None or not partial.size:
             offset = self._whole_messages(stream, data)
-            if offset == len(data):
-                return
-            data = data[offset:] if offset else data
-            if partial is None:
-                partial = self._partials[stream] = _Partial()
-            partial.wanted = self._message_end(data) if len(data) >= _PREFIX.size else _PREFIX.size
+            if offset < len(data):
+                self._begin_partial(stream, data[offset:] if offset else data)
+            return
         partial.chunks.append(data)
         partial.size += len(data)
         if partial.size >= partial.wanted:
-            joined = b"".join(partial.chunks)
-            partial.chunks, partial.size = [], 0
+            self._end_partial(stream, partial)
+
+    def _begin_partial(self, stream: int, data: bytes) -> None:
+        """Keep the beginning of a message: without its prefix if that is whole, so that the body is joined but once."""
+        partial = self._partials.setdefault(stream, _Partial())
+        if len(data) < _PREFIX.size:
+            partial.body_bytes, partial.wanted = 0, _PREFIX.size
+        else:
+            partial.body_bytes = partial.wanted = self._message_end(data) - _PREFIX.size
+            data = data[_PREFIX.size :]
+        partial.chunks = [data]
+        partial.size = len(data)
+        if not data:  # nothing but the prefix: mark that a message has begun
+            partial.size, partial.wanted = 1, partial.wanted + 1
+
+    def _end_partial(self, stream: int, partial: _Partial) -> None:
+        """Hand out the message that is whole now; what came behind it begins the next one."""
+        joined, body_bytes = b"".join(partial.chunks), partial.body_bytes
+        partial.chunks, partial.size = [], 0
+        if not body_bytes:
             self._data(stream, joined)
+            return
+        self._owner.message(stream, joined if len(joined) == body_bytes else joined[:body_bytes])
+        if len(joined) > body_bytes:
+            self._data(stream, joined[body_bytes:])
 
     def _whole_messages(self, stream: int, data: bytes) -> int:
         """Hand out the messages that are whole; the offset behind them."""

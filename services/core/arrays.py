@@ -23,6 +23,7 @@ _DTYPES = {
 }
 NUMPY_DTYPE = {name: np.dtype(code) for name, code in _DTYPES.items()}
 DATATYPE_OF = {dtype: name for name, dtype in NUMPY_DTYPE.items()}
+_TEXT_KINDS = "OSTU"  # objects, fixed bytes, variable text, fixed text
 
 
 def decode(datatype: str, shape: Sequence[int], data: bytes | memoryview) -> NDArray:
@@ -44,8 +45,9 @@ def encode(array: NDArray) -> tuple[str, bytes]:
 
     Raises ValueError for a dtype that no Open Inference datatype holds.
     """
-    if array.dtype.kind in "OSU":
-        return BYTES, encode_bytes([_as_bytes(element) for element in array.ravel().tolist()])
+    if array.dtype.kind in _TEXT_KINDS:
+        elements = array.ravel().tolist()
+        return BYTES, encode_bytes([e if type(e) is bytes else _as_bytes(e) for e in elements])
     dtype = array.dtype.newbyteorder("<") if array.dtype.byteorder == ">" else array.dtype
     datatype = DATATYPE_OF.get(dtype)
     if datatype is None:

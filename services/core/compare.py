@@ -78,9 +78,10 @@ def compare(rows: int, served: Given, candidate: Given | None) -> Difference:
     if candidate is None or fault is not None:
         worst = Example(float("inf"), _render_type(served), fault or "missing")
         return Difference(served.name, kind, rows, incomparable_rows=rows, worst=worst)
-    if kind == "class" and served.data == candidate.data:  # no need to take 10^6 strings apart
+    if served.data == candidate.data:  # the usual case, and no reason to take 10^6 strings apart
         count = _rows_of(served, rows)
-        return Difference(served.name, kind, count, agreeing_rows=count)
+        elements = int(np.isfinite(_as_rows(served, rows)).sum()) if kind == "score" else 0
+        return Difference(served.name, kind, count, agreeing_rows=count, elements=elements)
     pair = _Pair(_as_rows(served, rows), _as_rows(candidate, rows))
     if kind == "class":
         return _compare_classes(served.name, pair)
@@ -102,7 +103,7 @@ def _fault(served: Given, candidate: Given | None) -> str | None:
 
 
 def _rows_of(tensor: Given, rows: int) -> int:
-    return rows if tensor.shape and tensor.shape[0] == rows else 1
+    return rows if rows and tensor.shape and tensor.shape[0] == rows else 1
 
 
 def _as_rows(tensor: Given, rows: int) -> NDArray:
@@ -114,14 +115,13 @@ def _as_rows(tensor: Given, rows: int) -> NDArray:
 
 
 def _compare_classes(name: str, pair: _Pair) -> Difference:
+    rows, width = pair.served.shape
     differs = np.asarray(pair.served != pair.candidate, dtype=bool)
-    differing_rows = differs.any(axis=1)
-    agreeing = len(differing_rows) - int(differing_rows.sum())
+    agreeing = rows - int(np.count_nonzero(differs.any(axis=1)))
     worst = None
-    if agreeing < len(differing_rows):
-        row, column = divmod(int(differs.argmax()), differs.shape[1])
-        worst = _example(1.0, pair, row, column)
-    return Difference(name, "class", len(differing_rows), agreeing, worst=worst)
+    if agreeing < rows:
+        worst = _example(1.0, pair, *divmod(int(differs.argmax()), width))
+    return Difference(name, "class", rows, agreeing, worst=worst)
 
 
 @dataclass(slots=True)
@@ -150,8 +150,7 @@ class _Scores:
         finite = np.isfinite(served) & np.isfinite(candidate)
         odd = ~finite & ~((served == candidate) | (np.isnan(served) & np.isnan(candidate)))
         served[~finite] = candidate[~finite] = 0.0
-        with np.errstate(over="ignore"):
-            difference = np.minimum(np.abs(served - candidate), _LARGEST)
+        difference = np.minimum(np.abs(served - candidate), _LARGEST)
         magnitude = np.maximum(np.abs(served), np.abs(candidate))
         relative = np.divide(difference, magnitude, out=np.zeros_like(difference), where=magnitude > 0)
         over = difference > ABS_TOLERANCE + rel_tolerance * magnitude
@@ -163,8 +162,7 @@ class _Scores:
         self._place(np.where(over, difference, 0.0), odd, row, column)
 
     def _sum(self, difference: NDArray, relative: NDArray) -> None:
-        with np.errstate(over="ignore"):
-            self.sum_abs = min(self.sum_abs + float(difference.sum()), _LARGEST)
+        self.sum_abs = min(self.sum_abs + float(difference.sum()), _LARGEST)
         self.sum_rel += float(relative.sum())
         self.max_abs = max(self.max_abs, float(difference.max()))
         self.max_rel = max(self.max_rel, float(relative.max()))
@@ -187,23 +185,24 @@ class _Scores:
 def _compare_scores(name: str, pair: _Pair, rel_tolerance: float) -> Difference:
     rows, width = pair.served.shape
     scores = _Scores(rows)
-    for at_rows, at_columns in _blocks(rows, width):
-        block = _Pair(pair.served[at_rows, at_columns], pair.candidate[at_rows, at_columns])
-        scores.add(block, rel_tolerance, at_rows.start, at_columns.start)
+    with np.errstate(all="ignore"):  # NaN and overflow are answers here, not accidents
+        for at_rows, at_columns in _blocks(rows, width):
+            block = _Pair(pair.served[at_rows, at_columns], pair.candidate[at_rows, at_columns])
+            scores.add(block, rel_tolerance, at_rows.start, at_columns.start)
     incomparable = int(scores.incomparable.sum())
     agreeing = rows - int((scores.differing | scores.incomparable).sum())
     return Difference(
         name,
         "score",
         rows,
-        agreeing,
-        incomparable,
-        scores.elements,
-        scores.sum_abs,
-        scores.max_abs,
-        scores.sum_rel,
-        scores.max_rel,
-        scores.example(pair),
+        agreeing_rows=agreeing,
+        incomparable_rows=incomparable,
+        elements=scores.elements,
+        sum_abs=scores.sum_abs,
+        max_abs=scores.max_abs,
+        sum_rel=scores.sum_rel,
+        max_rel=scores.max_rel,
+        worst=scores.example(pair),
     )
 
 

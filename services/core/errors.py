@@ -23,6 +23,16 @@ HTTP_STATUS = {
     UNAUTHENTICATED: 401,
 }
 
+MAX_MESSAGE = 1024  # bytes: a status travels in headers, percent-encoded, and callers' own names may stand in it
+_CUT = "…"
+
+
+def _fitting(message: str) -> str:
+    encoded = message.encode(errors="replace")
+    if len(encoded) <= MAX_MESSAGE:
+        return message
+    return encoded[: MAX_MESSAGE - len(_CUT.encode())].decode(errors="ignore") + _CUT
+
 
 class ServingError(Exception):
     """Base: raised with the sentence that the caller reads."""
@@ -31,7 +41,7 @@ class ServingError(Exception):
     http_status: ClassVar[int | None] = None  # where it differs from HTTP_STATUS[code]
 
     def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
-        super().__init__(message)
+        super().__init__(_fitting(message))
         self.retry_after_s = retry_after_s  # after which a retry is worthwhile; None = no hint
 
 

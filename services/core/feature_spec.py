@@ -2,7 +2,7 @@
 
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from services.core.spec import Spec
 
@@ -11,12 +11,14 @@ OnMissing = Literal["default", "fail"]
 
 
 class Column(Spec):
-    """One feature: a scalar, or an array of `shape`."""
+    """One feature: a scalar, or an array of `shape`. `default` may be NaN."""
+
+    model_config = ConfigDict(ser_json_inf_nan="constants")
 
     name: str = Field(min_length=1)
     datatype: ColumnType = "FP32"
     shape: tuple[int, ...] = ()
-    default: float = 0
+    default: float = Field(default=0, allow_inf_nan=True)
 
 
 class FeatureViewSpec(Spec):
@@ -25,7 +27,7 @@ class FeatureViewSpec(Spec):
     # sqlite:///PATH, memory://NAME or redis://HOST:PORT/DB
     store: str = Field(pattern=r"^(sqlite|memory|redis)://")
     entity: str = Field(min_length=1)  # name of the key, for messages
-    columns: tuple[Column, ...] = Field(min_length=1)
+    columns: tuple[Column, ...]
     version: int = Field(default=1, ge=1)
     ttl_s: float = Field(default=0, ge=0)  # age past which a value is stale; 0 = for ever
     on_missing: OnMissing = "fail"  # an unknown entity
@@ -34,8 +36,11 @@ class FeatureViewSpec(Spec):
     timeout_ms: float = Field(default=50, gt=0)  # one look-up in the store
 
     @model_validator(mode="after")
-    def _distinct(self) -> Self:
+    def _fits(self) -> Self:
+        if not self.columns:
+            raise ValueError("columns: at least one is needed")
         names = [column.name for column in self.columns]
-        if len(set(names)) != len(names):
-            raise ValueError("columns: a name is used twice")
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"columns: name {name!r} is used twice")
         return self

@@ -1,11 +1,12 @@
 """models/MODEL in etcd: how a model is loaded, batched, limited, fed and guarded."""
 
+import json
 from typing import Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
-from services.core.names import ModelName, Version, version_order
-from services.core.spec import Spec
+from services.core.names import KeySource, ModelName, Version, version_order
+from services.core.spec import Spec, explain
 
 MAX_TIMEOUT_US = 3_600_000_000
 
@@ -74,8 +75,7 @@ class FeatureUse(Spec):
 
     view: ModelName
     version: int = Field(default=0, ge=0)  # of the view; 0 = any
-    # Where the entity keys come from: NAME (request parameter), header:NAME or input:NAME.
-    entity: str = Field(min_length=1)
+    entity: KeySource  # where the entity keys come from
     input: str = Field(min_length=1)
     columns: tuple[str, ...] = ()
 
@@ -111,9 +111,16 @@ class ModelSpec(Spec):
     versions: dict[Version, dict[str, Any]] = {}
 
     @model_validator(mode="after")
-    def _overrides_are_valid(self) -> Self:
+    def _fits(self) -> Self:
+        inputs = [use.input for use in self.features]
+        for name in inputs:
+            if inputs.count(name) > 1:
+                raise ValueError(f"features: input {name!r} is filled twice")
         for version in self.versions:
-            self.for_version(version)
+            try:
+                self.for_version(version)
+            except ValidationError as error:
+                raise ValueError(f"versions.{version}: {explain(error)}") from None
         return self
 
     def for_version(self, version: str) -> "ModelSpec":
@@ -123,7 +130,8 @@ class ModelSpec(Spec):
             return self
         if "versions" in override:
             raise ValueError(f"versions.{version}: cannot override versions")
-        return ModelSpec.model_validate(_merge(self.model_dump(exclude={"versions"}, exclude_unset=True), override))
+        merged = _merge(self.model_dump(mode="json", exclude={"versions"}, exclude_unset=True), override)
+        return ModelSpec.model_validate_json(json.dumps(merged), strict=True)
 
     def max_request_rows(self) -> int:
         """Rows a request may have; larger than max_batch_size is cut and rejoined."""
@@ -136,5 +144,8 @@ def _merge(base: dict[str, Any], override: dict[str, Any]) -> dict[str, Any]:
     merged = dict(base)
     for key, value in override.items():
         below = merged.get(key)
-        merged[key] = _merge(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+        if isinstance(below, dict) and isinstance(value, dict) and key != "version_policy":  # one of three: whole
+            merged[key] = _merge(below, value)
+        else:
+            merged[key] = value
     return merged

@@ -2,13 +2,21 @@
 
 from typing import Literal
 
+from pydantic import ConfigDict
+
 from services.core.names import ModelName, Version
 from services.core.spec import Spec
 
 ServiceState = Literal["starting", "ready", "not_ready", "draining"]
 
 
-class Endpoint(Spec):
+class Record(Spec):
+    """Written by a service, not by a person: fields of a later release are ignored, so that releases may mix."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Endpoint(Record):
     """endpoints/MODEL/VERSION/REPLICA: one replica of a model version. Signatures are fetched over the link."""
 
     address: str  # host:port of the batcher's link
@@ -20,10 +28,11 @@ class Endpoint(Spec):
     max_batch_rows: int
 
 
-class ServiceRecord(Spec):
+class ServiceRecord(Record):
     """services/NAME/INSTANCE: one process."""
 
-    address: str = ""  # where its peers reach it
+    address: str = ""  # where its peers, or the router's gRPC callers, reach it
+    rest: str = ""  # host:port of the router's REST API
     local_socket: str = ""
     host: str = ""
     metrics: str = ""  # host:port of /metrics
@@ -31,7 +40,7 @@ class ServiceRecord(Spec):
     pid: int = 0
 
 
-class InventoryVersion(Spec):
+class InventoryVersion(Record):
     """One version a pod knows, in Triton's words for its state."""
 
     state: Literal["UNKNOWN", "READY", "UNAVAILABLE", "LOADING", "UNLOADING"]
@@ -39,14 +48,14 @@ class InventoryVersion(Spec):
     digest: str = ""
 
 
-class Inventory(Spec):
+class Inventory(Record):
     """status/runtime/INSTANCE/inventory: every version of every model that a pod's repository holds or lacks."""
 
     pool: str = "default"
     models: dict[ModelName, dict[Version, InventoryVersion]] = {}
 
 
-class RouterStatus(Spec):
+class RouterStatus(Record):
     """status/router/INSTANCE/routes: what a router accepted, and what it refused and why."""
 
     revision: int = 0

@@ -1,27 +1,28 @@
 """routes/MODEL in etcd: which versions get which share of traffic."""
 
-from datetime import datetime
-from typing import Self
+from typing import Annotated, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, AwareDatetime, Field, field_validator, model_validator
 
-from services.core.names import Version, version_order
+from services.core.names import KeySource, Label, Version, checked_version, version_order
 from services.core.spec import Spec
 from services.core.split import POINTS, Ranges, Share, default_start, points_of_percent
+
+
+def _in_points(value: float) -> float:
+    points_of_percent(value)
+    return value
+
+
+Percent = Annotated[float, AfterValidator(_in_points)]
 
 
 class Canary(Spec):
     """A share of the traffic: `percent` of all keys, clockwise from `at` (percent of the circle)."""
 
     version: Version
-    percent: float
-    at: float
-
-    @field_validator("percent", "at")
-    @classmethod
-    def _in_points(cls, value: float) -> float:
-        points_of_percent(value)
-        return value
+    percent: Percent
+    at: Percent
 
 
 class Match(Spec):
@@ -43,46 +44,36 @@ class RouteSpec(Spec):
 
     stable: Version
     canary: tuple[Canary, ...] = ()
-    shadow: dict[Version, float] = {}  # percent of requests that are copied to a candidate
-    labels: dict[str, Version] = {}
+    shadow: dict[Version, Percent] = {}  # percent of requests that are copied to a candidate
+    labels: dict[Label, Version] = {}
     pins: dict[str, Version] = {}  # routing key -> version
     match: tuple[Match, ...] = ()
     fallback: Fallback | None = None
-    # Where the routing key comes from when x-routing-key is absent: NAME (request parameter), header:NAME, input:NAME.
-    sticky_by: str | None = Field(default=None, min_length=1)
+    sticky_by: KeySource | None = None  # where the routing key comes from when x-routing-key is absent
     salt: str | None = None  # None = the model's name
-    until: datetime | None = None
+    until: AwareDatetime | None = None
     author: str = ""
     reason: str = ""
 
-    @model_validator(mode="before")
+    @field_validator("canary", mode="before")
     @classmethod
     def _short_form(cls, value: object) -> object:
-        if not isinstance(value, dict) or not isinstance(value.get("canary"), dict):
+        if isinstance(value, list):
+            return tuple(value)
+        if not isinstance(value, dict):
             return value
-        short = value["canary"]
-        try:
-            versions = sorted(short, key=version_order)
-        except ValueError as error:
-            raise ValueError("canary: versions are decimal strings") from error
-        listed = [
-            {"version": version, "percent": short[version], "at": default_start(index) * 100 / POINTS}
+        versions = sorted(map(checked_version, value), key=version_order)
+        return tuple(
+            {"version": version, "percent": value[version], "at": default_start(index) * 100 / POINTS}
             for index, version in enumerate(versions)
-        ]
-        return {**value, "canary": listed}
-
-    @field_validator("shadow")
-    @classmethod
-    def _shadow_percents(cls, value: dict[str, float]) -> dict[str, float]:
-        for percent in value.values():
-            points_of_percent(percent)
-        return value
+        )
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
         versions = [canary.version for canary in self.canary]
-        if len(set(versions)) != len(versions):
-            raise ValueError("canary: a version is named twice")
+        for version in versions:
+            if versions.count(version) > 1:
+                raise ValueError(f"canary: version {version} is named twice")
         if self.stable in versions:
             raise ValueError(f"canary: version {self.stable} is stable already")
         self.ranges()

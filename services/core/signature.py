@@ -87,15 +87,20 @@ def _check_one(model: str, spec: TensorSpec, tensor: Given, signature: Signature
         raise InvalidRequestError(
             f"input {spec.name!r} of model {model} has shape {list(spec.shape)} (-1 = any), not {shape}"
         )
-    try:
-        check_data(tensor.datatype, shape, tensor.data)
-    except ValueError as error:
-        raise InvalidRequestError(f"input {spec.name!r}: {error}") from None
+    check_tensor(tensor)
     if not signature.batches:
         return 1
     if rows is not None and shape[0] != rows:
         raise InvalidRequestError(f"input {spec.name!r} has {shape[0]} rows, the inputs before it {rows}")
     return shape[0]
+
+
+def check_tensor(tensor: Given) -> None:
+    """Raise InvalidRequestError unless the data is exactly one tensor of its datatype and shape."""
+    try:
+        check_data(tensor.datatype, tensor.shape, tensor.data)
+    except ValueError as error:
+        raise InvalidRequestError(f"input {tensor.name!r}: {error}") from None
 
 
 def _list(signature: Signature) -> str:

@@ -10,15 +10,15 @@ class BadValueError(ValueError):
 
 
 class Spec(BaseModel):
-    """A frozen, strictly checked JSON value: unknown fields are refused by name."""
+    """A frozen, strictly checked JSON value: unknown fields are refused by name, and "64" or true is no number."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     @classmethod
     def parse(cls, raw: bytes) -> Self:
         """The value in `raw` (JSON, UTF-8). Raises BadValueError naming every wrong field."""
         try:
-            return cls.model_validate_json(raw)
+            return cls.model_validate_json(raw, strict=True)
         except ValidationError as error:
             raise BadValueError(explain(error)) from error
 
@@ -30,12 +30,18 @@ class Spec(BaseModel):
 def explain(error: ValidationError) -> str:
     """One line for all faults of a value: `field: what is wrong`, joined by semicolons."""
     return "; ".join(
-        f"{'.'.join(str(part) for part in fault['loc']) or 'value'}: {_reason(fault['type'], fault['msg'])}"
+        _fault([str(part) for part in fault["loc"] if part != "[key]"], fault["type"], fault["msg"])
         for fault in error.errors(include_url=False, include_input=False)
     )
 
 
-def _reason(kind: str, message: str) -> str:
+def _fault(path: list[str], kind: str, message: str) -> str:
+    if kind == "json_invalid":
+        return message.replace("Invalid JSON", "not JSON", 1)
     if kind == "extra_forbidden":
-        return "unknown field"
-    return message.removeprefix("Value error, ")
+        message = "unknown field"
+    if kind == "value_error":
+        message = message.removeprefix("Value error, ")
+        if not path:  # about the whole value: the message names the fields
+            return message
+    return f"{'.'.join(path) or 'value'}: {message}"

@@ -29,9 +29,9 @@ def point_of(salt: str, key: bytes) -> int:
 
 def points_of_percent(percent: float) -> int:
     """A percentage as points. Raises ValueError outside 0 to 100 or past four decimals."""
-    points = round(percent * _UNIT_PER_PERCENT)
-    if not 0 <= percent <= 100:
+    if not 0 <= percent <= 100:  # NaN neither
         raise ValueError(f"percent {percent} is not within 0 to 100")
+    points = round(percent * _UNIT_PER_PERCENT)
     if abs(points - percent * _UNIT_PER_PERCENT) > 1e-6:
         raise ValueError(f"percent {percent} has more than 4 decimals")
     return points
@@ -79,7 +79,8 @@ def _allot(shares: Sequence[Share]) -> list[tuple[int, int, str]]:
             taken.append((start, end, share.version))
             wanted -= end - start
         if wanted > 0:
-            raise ValueError(f"percents over 100: no room for version {share.version}")
+            total = sum(claim.points for claim in shares) / _UNIT_PER_PERCENT
+            raise ValueError(f"percents sum to {total:.10g}, over 100: no room for version {share.version}")
     return sorted(taken)
 
 

@@ -21,16 +21,18 @@ ELEMENT_BYTES = {
 }
 BYTES = "BYTES"
 DATATYPES = (*ELEMENT_BYTES, BYTES)
-MAX_ELEMENTS = 1 << 40  # past any memory: refused before a product can overflow
+MAX_ELEMENTS = 1 << 40  # past any memory: refused before anything is allocated
+MAX_DIMENSIONS = 64  # what array libraries take
 
 _LENGTH = struct.Struct("<I")
 
 
 def element_count(shape: Sequence[int]) -> int:
     """Elements of `shape`; 1 for a scalar. Raises ValueError on a negative dimension or an absurd product."""
-    for size in shape:
-        if size < 0:
-            raise ValueError(f"shape {list(shape)} has a negative dimension")
+    if len(shape) > MAX_DIMENSIONS:
+        raise ValueError(f"shape has {len(shape)} dimensions, over the limit of {MAX_DIMENSIONS}")
+    if shape and min(shape) < 0:
+        raise ValueError(f"shape {list(shape)} has a negative dimension")
     count = prod(shape)
     if count > MAX_ELEMENTS:
         raise ValueError(f"shape {list(shape)} has {count} elements, over the limit of {MAX_ELEMENTS}")
@@ -47,36 +49,55 @@ def check_data(datatype: str, shape: Sequence[int], data: bytes | memoryview) ->
                 f"has {len(data)} bytes, but {datatype} of shape {list(shape)} takes {count * size} ({count} x {size})"
             )
     elif datatype == BYTES:
-        _check_bytes_elements(count, data)
+        if not _holds_elements(count, data):
+            raise ValueError(_bytes_fault(count, data))
     else:
         raise ValueError(f"datatype {datatype!r} is unknown; known are {', '.join(DATATYPES)}")
 
 
-def _check_bytes_elements(count: int, data: bytes | memoryview) -> None:
+def _holds_elements(count: int, data: bytes | memoryview) -> bool:
+    offset, unpack = 0, _LENGTH.unpack_from
+    try:
+        for _ in range(count):
+            (length,) = unpack(data, offset)
+            offset += 4 + length
+    except struct.error:  # past the end: reached after at most len(data) / 4 elements
+        return False
+    return offset == len(data)
+
+
+def _bytes_fault(count: int, data: bytes | memoryview) -> str:
+    """Why `data` is not `count` BYTES elements."""
     found, offset, end = 0, 0, len(data)
     while offset < end:
         if offset + 4 > end:
-            raise ValueError(f"BYTES element {found} at offset {offset}: its 4-byte length is cut off")
+            return f"BYTES element {found} at offset {offset}: its 4-byte length is cut off"
         (length,) = _LENGTH.unpack_from(data, offset)
+        if offset + 4 + length > end:
+            over = offset + 4 + length - end
+            return f"BYTES element {found} at offset {offset}: its length {length} reaches {over} bytes past the end"
         offset += 4 + length
-        if offset > end:
-            raise ValueError(f"BYTES element {found}: length {length} reaches {offset - end} bytes past the end")
         found += 1
-    if found != count:
-        raise ValueError(f"BYTES data holds {found} elements, but the shape says {count}")
+    return f"BYTES data holds {found} elements, but the shape says {count}"
 
 
 def encode_bytes(elements: Sequence[bytes]) -> bytes:
     """BYTES elements as wire data: each preceded by its length as little-endian uint32."""
-    return b"".join(part for element in elements for part in (_LENGTH.pack(len(element)), element))
+    parts = [b""] * (2 * len(elements))
+    parts[::2] = map(_LENGTH.pack, map(len, elements))
+    parts[1::2] = elements
+    return b"".join(parts)
 
 
 def decode_bytes(data: bytes | memoryview) -> list[bytes]:
     """The elements of BYTES wire data that `check_data` accepts."""
-    elements = []
-    offset = 0
-    while offset < len(data):
-        (length,) = _LENGTH.unpack_from(data, offset)
-        elements.append(bytes(data[offset + 4 : offset + 4 + length]))
-        offset += 4 + length
+    data = bytes(data)  # slices of a view cost more than one copy
+    elements: list[bytes] = []
+    append, unpack = elements.append, _LENGTH.unpack_from
+    offset, end = 0, len(data)
+    while offset < end:
+        start = offset + 4
+        (length,) = unpack(data, offset)
+        offset = start + length
+        append(data[start:offset])
     return elements

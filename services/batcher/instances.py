@@ -1,0 +1,136 @@
+"""The workers of the pod: each READY instance that the runtime speaks of is dialled; its link makes it a Worker."""
+
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
+
+import structlog
+
+from services.batcher.batcher import Batcher
+from services.batcher.worker import Worker, WorkerFacts
+from services.chassis.link import Link, LinkClient
+from services.chassis.wire import signature_from_proto
+from services.core.names import ModelVersion
+from turnout.v1 import link_pb2
+from turnout.v1 import runtime_pb2 as pb
+
+log = structlog.get_logger()
+Spawn = Callable[[Coroutine[Any, Any, None], str], object]
+
+
+class Versions(Protocol):
+    """Where a worker's batcher is found, and who hears that it came or went."""
+
+    def batcher(self, facts: WorkerFacts) -> Batcher: ...
+    def changed(self) -> None: ...
+
+
+class Instance:
+    """One instance that is dialled; a LinkHandler for its link."""
+
+    def __init__(
+        self, facts: WorkerFacts, address: str, versions: Versions, hello: link_pb2.Hello, clock: Callable[[], int]
+    ) -> None:
+        self.facts = facts
+        self.worker: Worker | None = None
+        self.is_retired = False
+        self.on_idle: Callable[[], None] = lambda: None  # called when it is retired and done
+        self._versions = versions
+        self._clock = clock
+        self._batcher: Batcher | None = None
+        # No keepalive: a worker that computes is silent. The runtime watches for hangs, and its kill ends the link.
+        self.client = LinkClient(address, self, hello, keepalive_s=0)
+
+    def opened(self, link: Link) -> None:
+        self._batcher = self._versions.batcher(self.facts)
+        self.worker = Worker(self.facts, link, self._clock)
+        self.worker.accepting = not self.is_retired
+        self._batcher.attach(self.worker)
+        self._versions.changed()
+
+    def received(self, link: Link, frame: link_pb2.Frame) -> None:  # noqa: ARG002 - the handler's shape
+        worker, batcher = self.worker, self._batcher
+        if worker is None or batcher is None:
+            return
+        replies = frame.replies
+        if replies:
+            now_ns = self._clock()
+            for reply in replies[:]:
+                batcher.replied(worker, reply, now_ns)
+        elif frame.HasField("drain"):
+            worker.accepting = False
+        if self.is_retired and not worker.in_flight:
+            self.on_idle()
+
+    def closed(self, link: Link, reason: str) -> None:  # noqa: ARG002 - the handler's shape
+        worker, self.worker = self.worker, None
+        if worker is not None and self._batcher is not None:
+            self._batcher.detach(worker, reason)
+            self._versions.changed()
+
+    def retire(self) -> None:
+        """No new batches; those under way finish."""
+        self.is_retired = True
+        if self.worker is not None:
+            self.worker.accepting = False
+
+    def keep(self, facts: WorkerFacts) -> None:
+        """It is READY, with these facts."""
+        self.facts = facts
+        if self.is_retired or (self.worker is not None and self.worker.facts.slots != facts.slots):
+            self.is_retired = False
+            if self.worker is not None and self._batcher is not None:
+                self.worker.facts, self.worker.accepting = facts, True
+                self._batcher.pump(self._clock())
+
+
+class Instances:
+    """Follows the runtime's states."""
+
+    def __init__(self, versions: Versions, hello: link_pb2.Hello, spawn: Spawn, clock: Callable[[], int]) -> None:
+        self.by_id: dict[str, Instance] = {}
+        self.expected = 0  # instances that are, or will be, ready
+        self._versions = versions
+        self._hello = hello
+        self._spawn = spawn
+        self._clock = clock
+
+    def apply(self, state: pb.RuntimeState) -> None:
+        """Dial who is new, retire who is gone or draining."""
+        ready = {instance.id: instance for instance in state.instances if instance.state == pb.READY}
+        self.expected = sum(instance.state in {pb.LOADING, pb.READY, pb.BACKOFF} for instance in state.instances)
+        for number, instance in self.by_id.items():
+            if number not in ready:
+                instance.retire()
+        for number, told in ready.items():
+            facts = WorkerFacts(
+                number,
+                ModelVersion(told.model, told.version),
+                told.digest,
+                max(1, told.slots),
+                signature_from_proto(told.signature),
+            )
+            if number in self.by_id:
+                self.by_id[number].keep(facts)
+            else:
+                self._dial(facts, told.data_socket)
+        self.sweep()
+        self._versions.changed()
+
+    def sweep(self) -> None:
+        """Close the links of retired instances that have nothing under way."""
+        for number, instance in list(self.by_id.items()):
+            if instance.is_retired and not (instance.worker and instance.worker.in_flight):
+                del self.by_id[number]
+                self._spawn(instance.client.close(), f"close-{number}")
+
+    async def close(self) -> None:
+        for instance in self.by_id.values():
+            await instance.client.close()
+        self.by_id.clear()
+
+    def _dial(self, facts: WorkerFacts, socket: str) -> None:
+        address = socket if socket.startswith("unix:") else f"unix:{socket}"
+        instance = self.by_id[facts.id] = Instance(facts, address, self._versions, self._hello, self._clock)
+        instance.on_idle = self.sweep
+        instance.client.start()
+        log.info("instance_dialled", instance=facts.id, model=str(facts.name), slots=facts.slots)

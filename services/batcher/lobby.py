@@ -1,0 +1,217 @@
+"""Where the requests of one model version are let in, and where each leaves with exactly one outcome."""
+
+from collections.abc import Callable, Iterable
+
+from services.batcher import tally as counted
+from services.batcher.alarm import Alarm
+from services.batcher.collate import cut
+from services.batcher.door import Door, Refusal
+from services.batcher.intake import Intake
+from services.batcher.policy import FOREVER_NS
+from services.batcher.quarantine import Quarantine
+from services.batcher.queue import Queue
+from services.batcher.replies import write_error
+from services.batcher.request import DONE, HELD, LAUNCHED, MAX_TRIES, WAITING, Caller, Pending
+from services.batcher.tally import Tally
+from services.core.errors import DEADLINE_EXCEEDED, INTERNAL, INVALID_ARGUMENT, UNAVAILABLE, InvalidRequestError
+from services.core.names import ModelVersion
+from turnout.v1 import link_pb2 as pb
+
+_SCAN_SHARE = 10  # looks for expired requests take at most one part in so many of the time
+
+
+class Lobby:
+    """Requests on their way in, and out by any way but a good answer."""
+
+    __slots__ = (
+        "_alarm",
+        "_arrival_ns",
+        "_clock",
+        "_expiry_ns",
+        "digest",
+        "door",
+        "gap_ns",
+        "intake",
+        "name",
+        "quarantine",
+        "queue",
+        "quiet",
+        "tally",
+    )
+
+    def __init__(
+        self, name: ModelVersion, intake: Intake, queue: Queue, door: Door, alarm: Alarm, clock: Callable[[], int]
+    ) -> None:
+        self.name = name
+        self.intake = intake
+        self.queue = queue
+        self.door = door
+        self.digest = ""  # of the artifact served now
+        self.tally = Tally()
+        self.quarantine = Quarantine()
+        self.quiet: Callable[[], None] = lambda: None  # called when somebody left and the door is closed
+        self.gap_ns = 0.0  # usual time between arrivals, kept only when the policy has a delay
+        self._alarm = alarm
+        self._clock = clock
+        self._arrival_ns = 0
+        self._expiry_ns = FOREVER_NS  # nobody in here expires before
+
+    def offer(self, caller: Caller, request: pb.Request, number: int, now_ns: int) -> None:
+        """Queue a request, or answer at once why not."""
+        queue, door, rows, shadow = self.queue, self.door, request.rows, request.shadow
+        if door.closed or rows > door.plain_rows or queue.rows + rows >= door.full_rows:
+            refusal = door.before_reading(rows, 0 if shadow else queue.shadow_rows, now_ns)
+            if refusal is not None:
+                self._refuse(caller, number, refusal)
+                return
+        try:
+            inputs, inner, size = self.intake.read(request, rows)
+        except InvalidRequestError as error:
+            self._refuse(caller, number, Refusal(INVALID_ARGUMENT, str(error), counted.INVALID))
+            return
+        pending = Pending(self, caller, number, rows, inputs, size, now_ns)
+        refusal = self._judge(pending, request, now_ns)
+        if refusal is not None:
+            self._refuse(caller, number, refusal)
+            return
+        pending.bucket = queue.bucket(inner, shadow=shadow)
+        if queue.shadow_rows and not shadow:
+            self._make_room(pending)
+        caller.pending[number] = pending
+        if rows > door.plain_rows:
+            self._cut(pending)
+        else:
+            queue.put(pending)
+        if pending.expires_ns < self._expiry_ns:
+            self._expiry_ns = pending.expires_ns
+            self._alarm.set(pending.expires_ns, now_ns)
+        if door.policy.delay_ns:
+            self.gap_ns += (now_ns - self._arrival_ns - self.gap_ns) * 0.1 if self._arrival_ns else 0
+            self._arrival_ns = now_ns
+
+    def _judge(self, pending: Pending, request: pb.Request, now_ns: int) -> Refusal | None:
+        """Read what is left of `request` into `pending`; the refusal that follows from it."""
+        door = self.door
+        refusal = door.by_size(pending.size, now_ns) if pending.size + self.queue.size > door.plain_bytes else None
+        pending.request_id = request.request_id
+        if not self.intake.one_output:
+            pending.wanted = tuple(request.outputs)
+        tries, digest = request.tries, request.digest
+        if tries or digest:
+            pending.tries = tries
+            refusal = refusal or door.by_rest(tries, digest, self.digest)
+        left_ns = request.deadline_us * 1000
+        if left_ns:
+            pending.deadline_ns = pending.expires_ns = now_ns + left_ns
+            if left_ns < door.horizon_ns:
+                refusal = refusal or door.by_deadline(pending.rows, left_ns, now_ns)
+        asked_us = request.queue_timeout_us
+        if asked_us or door.policy.timeout_ns:
+            timeout_ns = door.policy.queue_timeout_ns(asked_us * 1000)
+            if timeout_ns:
+                pending.expires_ns = min(pending.expires_ns, now_ns + timeout_ns)
+        if self.quarantine.until_ns and self.quarantine.holds(pending.inputs, now_ns):
+            message = f"these inputs ended {MAX_TRIES} workers of {self.name}; they are refused for a minute"
+            return Refusal(INTERNAL, message, counted.QUARANTINED)
+        return refusal
+
+    def _cut(self, pending: Pending) -> None:
+        """Queue a large request; in parts, if its rows may be told apart."""
+        most = self.door.policy.max_batch_rows
+        if not most or pending.rows <= most:
+            self.queue.put(pending)
+            return
+        pending.state = HELD  # its parts wait in its stead
+        for part in cut(pending, most, self.intake.signature.inputs):
+            self.queue.put(part)
+
+    def _make_room(self, newcomer: Pending) -> None:
+        """Shadow requests, the youngest first, go when a primary one would not fit beside them."""
+        queue, policy = self.queue, self.door.policy
+        while queue.shadow_rows and queue.rows + newcomer.cost > policy.max_queue_rows:
+            youngest = queue.youngest_shadow()
+            if youngest is None:
+                return
+            self.fail(youngest, UNAVAILABLE, f"this shadow request made room in the full queue of {self.name}")
+
+    # -- out
+
+    def cancel(self, pending: Pending) -> None:
+        """Nobody waits for it any more: it leaves without an answer, and never costs a launch."""
+        if pending.state != DONE:
+            self.tally.cancelled[pending.state == LAUNCHED] += 1
+            self._leave(pending)
+
+    def fail(
+        self,
+        pending: Pending,
+        code: int,
+        message: str,
+        *,
+        executed: pb.Executed = pb.EXECUTED_NO,
+        retry_after_us: int = 0,
+    ) -> None:
+        """Answer with an error, unless it was answered."""
+        root = pending.whole or pending
+        if root.state == DONE:
+            return
+        self.tally.by_code[code] += 1
+        reply = write_error(root.caller, root.id, code, message, executed=executed, retry_after_us=retry_after_us)
+        reply.retries = pending.retries
+        reply.total_ns = self._clock() - root.arrival_ns
+        self._leave(root)
+
+    def expire(self, elsewhere: Iterable[Pending], now_ns: int) -> None:
+        """Answer everyone whose time is over, in the queue or `elsewhere`, and set the alarm for the next."""
+        if now_ns < self._expiry_ns:
+            if self._expiry_ns < FOREVER_NS:
+                self._alarm.set(self._expiry_ns, now_ns)
+            return
+        earliest = FOREVER_NS
+        due: list[Pending] = []
+        for pending in [*self.queue, *elsewhere]:
+            if pending.state == DONE:
+                continue
+            limit = pending.expires_ns if pending.state == WAITING else pending.deadline_ns
+            if limit <= now_ns:
+                due.append(pending)
+            else:
+                earliest = min(earliest, limit)
+        for pending in due:
+            self._too_late(pending, now_ns)
+        self._expiry_ns = earliest
+        if earliest < FOREVER_NS:
+            done_ns = self._clock()
+            self._alarm.set(max(earliest, done_ns + _SCAN_SHARE * (done_ns - now_ns)), done_ns)
+
+    def _too_late(self, pending: Pending, now_ns: int) -> None:
+        """`pending` has passed its deadline, or its queue timeout when that came first."""
+        waits = pending.state == WAITING
+        since_ms = (now_ns - pending.arrival_ns) / 1e6
+        if (pending.whole or pending).state != DONE:
+            self.tally.expired[not waits] += 1
+        if pending.deadline_ns > now_ns:
+            limit_ms = (pending.expires_ns - pending.arrival_ns) / 1e6
+            message = f"queue timeout of {limit_ms:.1f} ms passed, {self.queue.rows} rows wait for {self.name}"
+            self.fail(pending, UNAVAILABLE, message, retry_after_us=self.door.retry_after_us(now_ns))
+        elif waits:
+            message = f"deadline passed after {since_ms:.1f} ms in the queue of {self.name}"
+            self.fail(pending, DEADLINE_EXCEEDED, message)
+        else:
+            message = f"deadline passed after {since_ms:.1f} ms, while {self.name} ran or was to run again"
+            self.fail(pending, DEADLINE_EXCEEDED, message, executed=pb.EXECUTED_MAYBE)
+
+    def _leave(self, root: Pending) -> None:
+        for member in root.parts.members if root.parts else (root,):
+            if member.state == WAITING:
+                self.queue.drop(member)
+            member.state = DONE
+        root.state = DONE
+        root.caller.pending.pop(root.id, None)
+        if self.door.closed:
+            self.quiet()
+
+    def _refuse(self, caller: Caller, number: int, refusal: Refusal) -> None:
+        self.tally.refused[refusal.reason] += 1
+        self.tally.by_code[refusal.code] += 1
+        write_error(caller, number, refusal.code, refusal.message, retry_after_us=refusal.retry_after_us)

@@ -1,0 +1,105 @@
+"""How many requests leave together, and when: a pure function of the queue's state, `now` an argument."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, Self
+
+from services.batcher.service_time import ServiceTime
+from services.core.model_spec import ModelSpec
+
+FOREVER_NS = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPolicy:
+    """The batching and limits of one model version, in the units of the fast path."""
+
+    max_batch_rows: int = 64  # 0 = requests run one by one
+    preferred_rows: tuple[int, ...] = ()  # ascending
+    delay_ns: int = 0
+    max_queue_rows: int = 4096
+    max_queue_bytes: int = 256 << 20
+    timeout_ns: int = 0  # wait in the queue; 0 = unbounded
+    allow_timeout_override: bool = True
+    max_request_rows: int = 1024
+    max_request_bytes: int = 64 << 20
+    idempotent: bool = True
+
+    @classmethod
+    def of(cls, spec: ModelSpec, *, batches: bool) -> Self:
+        """The policy of a version's spec; `batches` is what its signature says of dimension 0."""
+        batching = spec.batching
+        return cls(
+            max_batch_rows=batching.max_batch_size if batches else 0,
+            preferred_rows=tuple(sorted(batching.preferred_batch_size)),
+            delay_ns=batching.max_queue_delay_microseconds * 1000,
+            max_queue_rows=batching.max_queue_size,
+            max_queue_bytes=batching.max_queue_bytes,
+            timeout_ns=batching.default_timeout_microseconds * 1000,
+            allow_timeout_override=batching.allow_timeout_override,
+            max_request_rows=spec.max_request_rows(),
+            max_request_bytes=spec.limits.max_request_bytes,
+            idempotent=spec.idempotent,
+        )
+
+    def queue_timeout_ns(self, asked_ns: int) -> int:
+        """How long a request may wait in the queue that asked for `asked_ns` (0 = did not ask); 0 = unbounded."""
+        if not asked_ns or not self.allow_timeout_override:
+            return self.timeout_ns
+        return min(asked_ns, self.timeout_ns) if self.timeout_ns else asked_ns
+
+
+class Departure(NamedTuple):
+    """What leaves: at most `rows`, not before `at_ns`."""
+
+    rows: int
+    at_ns: int
+
+
+def departure(policy: BatchPolicy, rows: int, oldest_ns: int, now_ns: int, gap_ns: int) -> Departure:
+    """When `rows` waiting rows of one bucket must leave once a slot is free, the oldest since `oldest_ns`.
+
+    `gap_ns` is the usual time between arrivals: no batch waits for a partner that is not expected in time.
+    """
+    most = policy.max_batch_rows
+    if rows >= most or not policy.delay_ns:
+        return Departure(most, now_ns)
+    last_ns = oldest_ns + policy.delay_ns
+    if now_ns >= last_ns or now_ns + gap_ns > last_ns:
+        return Departure(most, now_ns)
+    for preferred in reversed(policy.preferred_rows):
+        if rows >= preferred:
+            return Departure(preferred, now_ns)
+    return Departure(most, last_ns)
+
+
+class Waiting(Protocol):
+    """What the policy knows of a request."""
+
+    state: int  # 0 = waits; anything else has left
+    cost: int  # rows it counts for
+    deadline_ns: int
+
+
+def fitting(members: Iterable[Waiting], most_rows: int, start_ns: int, service: ServiceTime | None) -> int:
+    """How many living members, in order, fill a batch of at most `most_rows` that starts at `start_ns`.
+
+    The first one always fits by rows. With a known `service` time nobody joins who would make a member late; 0 when
+    the first would be late alone.
+    """
+    count = rows = 0
+    strictest_ns = FOREVER_NS
+    late_ns = start_ns + service.predict_ns(most_rows) if service is not None else 0
+    for member in members:
+        if member.state:
+            continue
+        rows += member.cost
+        if rows > most_rows and count:
+            break
+        strictest_ns = min(strictest_ns, member.deadline_ns)
+        if strictest_ns < late_ns and service is not None and start_ns + service.predict_ns(rows) > strictest_ns:
+            break
+        count += 1
+        if rows >= most_rows:
+            break
+    return count

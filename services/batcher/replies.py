@@ -1,0 +1,213 @@
+"""Answers, written straight into the caller's outgoing frame.
+
+Those of one batch differ in a few numbers and in their rows only, so all else is encoded once; an answer is then a
+concatenation of fields of turnout.v1.Reply.
+"""
+
+import struct
+from collections.abc import Callable, Sequence
+
+from services.batcher.collate import Column
+from services.batcher.request import DONE, Caller, Pending
+from services.batcher.worker import Batch
+from turnout.v1 import link_pb2 as pb
+from turnout.v1 import tensor_pb2
+
+_ENVELOPE_BYTES = 160  # of an answer without outputs, around its message
+# Tags are protobuf's: field number << 3 | wire type.
+_REPLIES, _OUTPUTS, _DATA = b"\x1a", b"\x2a", b"\x22"  # Frame.replies, Reply.outputs, Tensor.data
+_RETRIES = b"\x48"  # Reply.retries
+_ID, _WAIT_US, _TOTAL_NS, _STAGES_NS = 1 << 3 | 1, 12 << 3 | 1, 7 << 3 | 1, 6 << 3 | 2
+_NUMBERS = struct.Struct("<BQBQBQBB7Q")  # id, expected_wait_us, total_ns, the seven of stages_ns: tag and fixed64 each
+_MOST_LAYOUTS = 1024
+
+
+def write_error(
+    caller: Caller,
+    number: int,
+    code: int,
+    message: str,
+    *,
+    executed: pb.Executed = pb.EXECUTED_NO,
+    retry_after_us: int = 0,
+) -> pb.Reply:
+    """An answer without outputs; what it gives may be filled further in this turn."""
+    reply = caller.link.frame_for(len(message) + _ENVELOPE_BYTES).replies.add()
+    reply.id = number
+    reply.code = code
+    reply.message = message
+    reply.executed = executed
+    reply.final = True
+    if retry_after_us:
+        reply.retry_after_us = retry_after_us
+    return reply
+
+
+class Layouts:
+    """What is encoded once for many batches of one model version."""
+
+    __slots__ = ("_befores", "_commons")
+
+    def __init__(self) -> None:
+        self._befores: dict[tuple[str, str, tuple[int, ...], int], bytes] = {}
+        self._commons: dict[tuple[int, str], bytes] = {}
+
+    def before(self, column: Column, rows: int) -> bytes:
+        """What stands before the data of `rows` rows of a column whose rows have one size."""
+        key = (column.name, column.datatype, column.inner, rows)
+        before = self._befores.get(key)
+        if before is None:
+            if len(self._befores) >= _MOST_LAYOUTS:
+                self._befores.clear()
+            before = _before(column.name, column.datatype, (rows, *column.inner), rows * column.row_bytes)
+            self._befores[key] = before
+        return before
+
+    def common(self, batch_rows: int, digest: str) -> bytes:
+        """The fields that all answers to a batch have in common, but for numbers."""
+        common = self._commons.get((batch_rows, digest))
+        if common is None:
+            if len(self._commons) >= _MOST_LAYOUTS:
+                self._commons.clear()
+            reply = pb.Reply(executed=pb.EXECUTED_YES, batch_rows=batch_rows, digest=digest, final=True)
+            common = self._commons[batch_rows, digest] = reply.SerializeToString()
+        return common
+
+
+class Scatter:
+    """The answers to one batch that ran well."""
+
+    __slots__ = (
+        "_batch",
+        "_clock",
+        "_common",
+        "_layouts",
+        "_reply",
+        "_since_ns",
+        "_wait_us",
+        "count",
+        "middle_ns",
+        "queue_ns",
+        "scatter_ns",
+    )
+
+    def __init__(
+        self,
+        batch: Batch,
+        reply: pb.Reply,
+        received_ns: int,
+        expected_wait_us: int,
+        layouts: Layouts,
+        clock: Callable[[], int],
+    ) -> None:
+        self._batch = batch
+        self._reply = reply
+        self._since_ns = received_ns
+        self._wait_us = expected_wait_us
+        self._layouts = layouts
+        self._clock = clock
+        self.count = 0  # members answered
+        self.queue_ns = 0  # of all members together
+        self.scatter_ns = 0
+        inside = reply.stages_ns[:3] if len(reply.stages_ns) >= 3 else [0, 0, 0]  # a slice is made in C
+        wait_ns = max(0, received_ns - batch.sent_ns - sum(inside))
+        self.middle_ns = (batch.sent_ns - batch.picked_ns, wait_ns, *inside)  # assemble to d2h: the same for all
+        self._common = layouts.common(batch.rows, reply.digest)
+
+    def whole(self) -> None:
+        """The only member gets all outputs as they are."""
+        (pending,) = self._batch.members
+        if pending.state != DONE:
+            outputs = [t for t in self._reply.outputs if not pending.wanted or t.name in pending.wanted]
+            befores = [_before(t.name, t.datatype, t.shape[:], len(t.data)) for t in outputs]
+            self._answer(pending, befores, [tensor.data for tensor in outputs])
+
+    def split(self, columns: Sequence[Column]) -> None:
+        """Each member gets its rows of all outputs."""
+        is_fixed = min([column.row_bytes for column in columns], default=0) >= 0
+        head, between = b"", [(b"", b"", 0)]
+        start = 0
+        shaped = (-1, -1)
+        for pending in self._batch.members:
+            rows = pending.rows
+            stop = start + rows
+            if pending.state == DONE:
+                pass
+            elif pending.whole is not None or pending.wanted or not is_fixed:
+                self._answer_one(pending, columns, start, stop)
+            else:
+                if shaped != (rows, pending.retries):
+                    shaped = (rows, pending.retries)
+                    befores = [self._layouts.before(column, rows) for column in columns]
+                    head = self._head(pending.retries, befores, sum([rows * c.row_bytes for c in columns]))
+                    between = [(before, c.data, c.row_bytes) for before, c in zip(befores, columns, strict=True)]
+                parts = [head, self._numbers(pending), self._common]
+                for before, data, each in between:
+                    parts += (before, data[start * each : stop * each])
+                pending.caller.link.send_encoded(*parts)
+            start = stop
+
+    def _answer_one(self, pending: Pending, columns: Sequence[Column], start: int, stop: int) -> None:
+        """Answer a member that is unlike the others; of a part of a request, keep it until the last has come."""
+        pieces = [column.slice(start, stop) for column in columns]
+        root = pending.whole or pending
+        if root.parts is not None:
+            pending.state = DONE
+            parts = root.parts
+            parts.outputs[parts.members.index(pending)] = pieces
+            parts.left -= 1
+            if parts.left:
+                return
+            root.retries = max([part.retries for part in parts.members])
+            pieces = [b"".join(rows) for rows in zip(*parts.outputs, strict=True)]
+        chosen = [(c, piece) for c, piece in zip(columns, pieces, strict=True) if _wants(root, c.name)]
+        befores = [_before(c.name, c.datatype, (root.rows, *c.inner), len(piece)) for c, piece in chosen]
+        self._answer(root, befores, [piece for _, piece in chosen])
+
+    def _answer(self, pending: Pending, befores: list[bytes], pieces: list[bytes]) -> None:
+        head = self._head(pending.retries, befores, sum(map(len, pieces)))
+        outputs = [part for pair in zip(befores, pieces, strict=True) for part in pair]
+        pending.caller.link.send_encoded(head, self._numbers(pending), self._common, *outputs)
+
+    def _head(self, retries: int, befores: Sequence[bytes], data_bytes: int) -> bytes:
+        """What stands before the numbers of an answer: its tag, its size, and the retries if there were any."""
+        extra = _RETRIES + _varint(retries) if retries else b""
+        size = len(extra) + _NUMBERS.size + len(self._common) + sum(map(len, befores)) + data_bytes
+        return _REPLIES + _varint(size) + extra
+
+    def _numbers(self, pending: Pending) -> bytes:
+        """The numbers that are the member's own; it is done with them."""
+        now_ns = self._clock()
+        arrival_ns = pending.arrival_ns
+        queue_ns = self._batch.picked_ns - arrival_ns
+        scatter_ns = now_ns - self._since_ns
+        self.count += 1
+        self.queue_ns += queue_ns
+        self.scatter_ns += scatter_ns
+        number = pending.id
+        pending.state = DONE
+        del pending.caller.pending[number]
+        return _NUMBERS.pack(
+            _ID, number, _WAIT_US, self._wait_us, _TOTAL_NS, now_ns - arrival_ns,
+            _STAGES_NS, 56, queue_ns, *self.middle_ns, scatter_ns,
+        )  # fmt: skip
+
+
+def _wants(pending: Pending, name: str) -> bool:
+    return not pending.wanted or name in pending.wanted
+
+
+def _before(name: str, datatype: str, shape: Sequence[int], size: int) -> bytes:
+    """What stands before the `size` bytes of data of one output."""
+    tensor = tensor_pb2.Tensor(name=name, datatype=datatype, shape=shape).SerializeToString()
+    inside = tensor + _DATA + _varint(size)
+    return _OUTPUTS + _varint(len(inside) + size) + inside
+
+
+def _varint(number: int) -> bytes:
+    encoded = bytearray()
+    while number > 127:
+        encoded.append(number & 127 | 128)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)

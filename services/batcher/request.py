@@ -1,0 +1,92 @@
+"""One request while it is in the batcher."""
+
+from typing import TYPE_CHECKING
+
+from services.batcher.policy import FOREVER_NS
+from services.chassis.link import Link
+
+if TYPE_CHECKING:
+    from services.batcher.lobby import Lobby
+    from services.batcher.queue import Bucket
+
+WAITING, LAUNCHED, HELD, DONE = 0, 1, 2, 3  # in the queue, in a batch, kept for a search or as a suspect, answered
+MAX_TRIES = 2
+
+
+class Caller:
+    """One peer's link and its requests in here, by id."""
+
+    __slots__ = ("link", "pending")
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+        self.pending: dict[int, Pending] = {}
+
+
+class Pending:
+    """A request, or one part of a request that was cut (`whole` is the request then)."""
+
+    __slots__ = (
+        "arrival_ns",
+        "bucket",
+        "caller",
+        "cost",
+        "deadline_ns",
+        "expires_ns",
+        "home",
+        "id",
+        "inputs",
+        "parts",
+        "request_id",
+        "retries",
+        "rows",
+        "size",
+        "state",
+        "tries",
+        "wanted",
+        "whole",
+    )
+
+    def __init__(
+        self, home: "Lobby", caller: Caller, number: int, rows: int, inputs: list[bytes], size: int, arrival_ns: int
+    ) -> None:
+        self.home = home
+        self.caller = caller
+        self.id = number
+        self.rows = rows
+        self.cost = rows or 1  # rows it counts for in the queue: nothing is free
+        self.inputs = inputs  # bytes of each input, in the signature's order
+        self.size = size
+        self.arrival_ns = arrival_ns
+        self.deadline_ns = FOREVER_NS
+        self.expires_ns = FOREVER_NS  # deadline or queue timeout, whichever is earlier
+        self.state = WAITING
+        self.tries = 0  # executions begun, by anyone
+        self.retries = 0  # launches beyond the first
+        self.wanted: tuple[str, ...] = ()
+        self.request_id = ""
+        self.whole: Pending | None = None
+        self.parts: Parts | None = None
+        self.bucket: Bucket
+
+    def part(self, rows: int, inputs: list[bytes]) -> "Pending":
+        """One part of this request; it shares its fate."""
+        part = Pending(self.home, self.caller, self.id, rows, inputs, sum(map(len, inputs)), self.arrival_ns)
+        part.deadline_ns, part.expires_ns = self.deadline_ns, self.expires_ns
+        part.tries, part.request_id, part.whole = self.tries, self.request_id, self
+        return part
+
+
+class Parts:
+    """The parts of a cut request: the output bytes of each, and how many are still to come."""
+
+    __slots__ = ("left", "members", "outputs")
+
+    def __init__(self, members: list[Pending]) -> None:
+        self.members = members
+        self.left = len(members)
+        self.outputs: list[list[bytes]] = [[] for _ in members]
+
+
+def is_done(pending: Pending) -> bool:
+    return pending.state == DONE

@@ -1,0 +1,90 @@
+"""The links of routers and shadow comparators: frames in, offers and cancels out."""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from services.batcher.batcher import Batcher
+from services.batcher.replies import write_error
+from services.batcher.request import Caller
+from services.chassis.link import Link
+from services.core.errors import UNAVAILABLE
+from turnout.v1 import link_pb2 as pb
+
+_MOST_UNREAD_BYTES = 64 << 20  # answers a peer has not read; beyond, its requests are refused
+_RETRY_US = 1_000_000
+
+
+class CallerLinks:
+    """A LinkHandler: one Caller a link."""
+
+    def __init__(self, batchers: Mapping[tuple[str, str], Batcher], clock: Callable[[], int]) -> None:
+        self.serving = pb.Serving()
+        self.refused = 0  # requests that met no batcher
+        self._batchers = batchers
+        self._clock = clock
+        self._callers: dict[Link, Caller] = {}
+
+    def __len__(self) -> int:
+        return len(self._callers)
+
+    def opened(self, link: Link) -> None:
+        self._callers[link] = Caller(link)
+        self._tell(link)
+
+    def tell(self, serving: pb.Serving) -> None:
+        """Say on every link what is served from now on."""
+        self.serving = serving
+        for link in self._callers:
+            self._tell(link)
+
+    def received(self, link: Link, frame: pb.Frame) -> None:
+        caller = self._callers.get(link)
+        if caller is None:
+            return
+        now_ns = self._clock()
+        requests, cancels = frame.requests, frame.cancels
+        touched = self._offer(caller, requests[:], now_ns) if requests else ()
+        if cancels:  # after the requests: one may be cancelled in the frame that brought it
+            for number in cancels:
+                pending = caller.pending.get(number)
+                if pending is not None:
+                    pending.home.cancel(pending)
+        for batcher in touched:
+            batcher.pump(now_ns)
+
+    def closed(self, link: Link, reason: str) -> None:
+        caller = self._callers.pop(link, None)
+        if caller is not None:
+            for pending in list(caller.pending.values()):
+                pending.home.cancel(pending)
+
+    def _offer(self, caller: Caller, requests: Iterable[pb.Request], now_ns: int) -> list[Batcher]:
+        """Queue or refuse them all; the batchers that have something new."""
+        batchers, waiting = self._batchers, caller.pending
+        touched: list[Batcher] = []
+        last: Batcher | None = None
+        unread = caller.link.queued_bytes > _MOST_UNREAD_BYTES
+        for request in requests:
+            batcher = batchers.get((request.model, request.version))
+            if batcher is None or unread:
+                self._refuse(caller, request, unread=unread)
+                continue
+            number = request.id
+            if number in waiting:
+                caller.link.close(f"request id {number} is in flight already")
+                break
+            batcher.lobby.offer(caller, request, number, now_ns)
+            if batcher is not last:
+                last = batcher
+                if batcher not in touched:
+                    touched.append(batcher)
+        return touched
+
+    def _refuse(self, caller: Caller, request: pb.Request, *, unread: bool) -> None:
+        self.refused += 1
+        message = f"{request.model}/{request.version} is not served here"
+        if unread:
+            message = f"{caller.link.queued_bytes} bytes of answers wait for {caller.link.peer.instance} to read them"
+        write_error(caller, request.id, UNAVAILABLE, message, retry_after_us=_RETRY_US)
+
+    def _tell(self, link: Link) -> None:
+        link.frame_for(self.serving.ByteSize() + 16).serving.CopyFrom(self.serving)

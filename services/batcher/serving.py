@@ -1,0 +1,123 @@
+"""Which model versions this pod serves: their batchers, what callers are told on their links, the endpoints in etcd."""
+
+import secrets
+from collections.abc import Callable
+
+from services.batcher.alarm import CallLater
+from services.batcher.batcher import Batcher
+from services.batcher.policy import BatchPolicy
+from services.batcher.worker import WorkerFacts
+from services.chassis.etcd import Registration
+from services.chassis.wire import signature_to_proto
+from services.core import keys
+from services.core.model_spec import ModelSpec
+from services.core.names import ModelVersion
+from services.core.registry import Endpoint
+from turnout.v1 import link_pb2 as pb
+
+SpecOf = Callable[[str, str], ModelSpec]
+
+
+class Endpoints:
+    """endpoints/MODEL/VERSION/REPLICA of this pod, kept as they should be."""
+
+    def __init__(self, registration: Registration, pod: str) -> None:
+        self.replica = f"{pod}-{secrets.token_hex(4)}"
+        self.keys: set[str] = set()
+        self._registration = registration
+
+    def set(self, endpoints: dict[ModelVersion, Endpoint]) -> None:
+        """Exactly these from now on."""
+        wanted = {keys.endpoint(*name, self.replica): endpoint for name, endpoint in endpoints.items()}
+        for key in self.keys - wanted.keys():
+            self._registration.remove(key)
+        for key, endpoint in wanted.items():
+            self._registration.put(key, endpoint.dump())
+        self.keys = set(wanted)
+
+
+class Serving:
+    """The batchers by model and version, and what the world is told of them."""
+
+    def __init__(
+        self, spec_of: SpecOf, endpoints: Endpoints, *, clock: Callable[[], int], call_later: CallLater
+    ) -> None:
+        self.batchers: dict[tuple[str, str], Batcher] = {}
+        self.place = Endpoint(address="", digest="", signature_hash="", slots=0, max_batch_rows=0)  # the part all share
+        self.endpoints = endpoints
+        self.message = pb.Serving()
+        self.tell: Callable[[pb.Serving], None] = lambda _: None  # all links
+        self._spec_of = spec_of
+        self._clock = clock
+        self._call_later = call_later
+        self._listed = False  # may stand in endpoints/
+
+    def batcher(self, facts: WorkerFacts) -> Batcher:
+        """The batcher of a worker's model version, made when it is the first."""
+        batcher = self.batchers.get(facts.name)
+        if batcher is None:
+            batcher = self.batchers[facts.name] = Batcher(
+                facts.name, facts.signature, self._policy(facts), clock=self._clock, call_later=self._call_later
+            )
+        return batcher
+
+    def respecify(self) -> None:
+        """The specs changed: every queue goes by its new policy, and nothing that waits is lost."""
+        for batcher in self.batchers.values():
+            policy = self._policy_of(batcher)
+            if policy != batcher.policy:
+                batcher.apply(policy)
+        self.changed()
+
+    def list_endpoints(self, *, listed: bool) -> None:
+        """Whether routers may find this pod in etcd."""
+        self._listed = listed
+        self.changed()
+
+    def changed(self) -> None:
+        """A worker came or went, or a spec changed: tell who should know."""
+        for name in [name for name, batcher in self.batchers.items() if batcher.is_over]:
+            del self.batchers[name]
+        serving = {batcher.name: batcher for batcher in self.batchers.values() if _accepts(batcher)}
+        message = pb.Serving(models=[_served(batcher) for batcher in serving.values()])
+        if message != self.message:
+            self.message = message
+            self.tell(message)
+        listed = serving if self._listed else {}
+        self.endpoints.set({name: self._endpoint(batcher) for name, batcher in listed.items()})
+
+    def _policy(self, facts: WorkerFacts) -> BatchPolicy:
+        return BatchPolicy.of(self._spec_of(*facts.name), batches=facts.signature.batches)
+
+    def _policy_of(self, batcher: Batcher) -> BatchPolicy:
+        return BatchPolicy.of(self._spec_of(*batcher.name), batches=batcher.lobby.intake.batches)
+
+    def _endpoint(self, batcher: Batcher) -> Endpoint:
+        return self.place.model_copy(
+            update={
+                "digest": batcher.lobby.digest,
+                "signature_hash": batcher.lobby.intake.signature.hash(),
+                "slots": _slots(batcher),
+                "max_batch_rows": max(1, batcher.policy.max_batch_rows),
+            }
+        )
+
+
+def _accepts(batcher: Batcher) -> bool:
+    return any(worker.accepting for worker in batcher.workers)
+
+
+def _slots(batcher: Batcher) -> int:
+    return sum(worker.facts.slots for worker in batcher.workers if worker.accepting)
+
+
+def _served(batcher: Batcher) -> pb.Served:
+    return pb.Served(
+        model=batcher.name.model,
+        version=batcher.name.version,
+        digest=batcher.lobby.digest,
+        signature=signature_to_proto(batcher.lobby.intake.signature),
+        max_batch_rows=max(1, batcher.policy.max_batch_rows),
+        max_request_rows=batcher.policy.max_request_rows,
+        slots=_slots(batcher),
+    )

@@ -1,0 +1,66 @@
+"""What one model version's batcher counts: plain integers, read when metrics are scraped."""
+
+from bisect import bisect_left
+
+from services.core.stages import REMOTE
+
+BATCH_ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+SERVICE_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+REFUSALS = ("queue_full", "queue_bytes", "deadline", "quarantine", "not_ready", "invalid", "slow_reader")
+QUEUE_FULL, QUEUE_BYTES, LATE, QUARANTINED, NOT_READY, INVALID, SLOW_READER = range(len(REFUSALS))
+PLACES = ("queue", "running")  # where a request was when its caller or its time left it
+
+
+class Histogram:
+    """Counts by upper bound, and the sum."""
+
+    __slots__ = ("bounds", "counts", "sum")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.sum = 0.0
+
+    def observe(self, value: float) -> None:
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.sum += value
+
+
+class Tally:
+    """Counters of one model version."""
+
+    __slots__ = (
+        "batch_rows",
+        "by_code",
+        "cancelled",
+        "deaths",
+        "expired",
+        "raised",
+        "refused",
+        "search_launches",
+        "service_s",
+        "stages_ns",
+        "suspect_launches",
+    )
+
+    def __init__(self) -> None:
+        self.by_code = [0] * 17  # answers by gRPC status
+        self.refused = [0] * len(REFUSALS)
+        self.cancelled = [0, 0]
+        self.expired = [0, 0]
+        self.stages_ns = [0] * len(REMOTE)  # summed over requests that were answered well
+        self.batch_rows = Histogram(BATCH_ROWS)
+        self.service_s = Histogram(SERVICE_S)
+        self.raised = 0  # batches
+        self.search_launches = 0
+        self.suspect_launches = 0
+        self.deaths = 0  # workers lost with batches on them
+
+    def answered(self, count: int, queue_ns: int, middle_ns: tuple[int, ...], scatter_ns: int) -> None:
+        """`count` members of one batch got their rows; `middle_ns` are the stages that they have in common."""
+        self.by_code[0] += count
+        sums = self.stages_ns
+        sums[0] += queue_ns
+        for stage, nanoseconds in enumerate(middle_ns, 1):
+            sums[stage] += nanoseconds * count
+        sums[6] += scatter_ns

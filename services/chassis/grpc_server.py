@@ -1,0 +1,102 @@
+"""The slow path's gRPC server: grpc.aio, with one interceptor that turns errors into statuses."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any
+
+import grpc
+import grpc.aio
+import structlog
+
+from services.chassis.listening import CannotListenError, probe
+from services.chassis.retry_hint import status_details
+from services.core.errors import ServingError
+
+_STATUS: dict[int, grpc.StatusCode] = {code.value[0]: code for code in grpc.StatusCode}
+_LIMIT_BYTES = 64 << 20
+
+log = structlog.get_logger()
+
+
+def grpc_server(
+    *, limit_bytes: int = _LIMIT_BYTES, max_in_flight: int = 1000, options: Sequence[tuple[str, Any]] = ()
+) -> grpc.aio.Server:
+    """A grpc.aio server whose handlers raise ServingError; add servicers, then `bind` and start it."""
+    return grpc.aio.server(
+        interceptors=[ErrorInterceptor()],
+        maximum_concurrent_rpcs=max_in_flight,
+        options=[
+            ("grpc.max_receive_message_length", limit_bytes),
+            ("grpc.max_send_message_length", limit_bytes),
+            ("grpc.so_reuseport", 0),  # a busy port is an error, not a share
+            *options,
+        ],
+    )
+
+
+def bind(server: grpc.aio.Server, address: str) -> str:
+    """Listen in plaintext on "host:port" or "unix:/path"; gives the address with its real port.
+
+    Raises CannotListenError.
+    """
+    probe(address)  # as gRPC says only that it failed, and prints that itself
+    try:
+        port = server.add_insecure_port(address)
+    except RuntimeError as error:
+        raise CannotListenError.explain(address, error) from error
+    return address if address.startswith("unix:") else f"{address.rpartition(':')[0]}:{port}"
+
+
+class ErrorInterceptor(grpc.aio.ServerInterceptor):
+    """ServingError becomes its status with its retry hint; any other exception INTERNAL "internal error" and a log."""
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> grpc.RpcMethodHandler:
+        handler: Any = await continuation(handler_call_details)
+        if handler is None:  # an unknown method: gRPC answers UNIMPLEMENTED
+            return None  # type: ignore[return-value]
+        kind = f"{_arity(handler.request_streaming)}_{_arity(handler.response_streaming)}"
+        guard = _guard_stream if handler.response_streaming else _guard_call
+        guarded = guard(getattr(handler, kind), handler_call_details.method)
+        replaced: grpc.RpcMethodHandler = handler._replace(**{kind: guarded})
+        return replaced
+
+
+def _arity(streaming: bool) -> str:  # noqa: FBT001 - named by its one caller
+    return "stream" if streaming else "unary"
+
+
+def _guard_call(handle: Callable[..., Awaitable[Any]], method: str) -> Callable[..., Awaitable[Any]]:
+    async def guarded(request: Any, context: grpc.aio.ServicerContext) -> Any:
+        try:
+            return await handle(request, context)
+        except Exception as error:  # noqa: BLE001 - every fault ends in a status
+            await _abort(context, error, method)
+
+    return guarded
+
+
+def _guard_stream(handle: Callable[..., Any], method: str) -> Callable[..., AsyncIterator[Any]]:
+    async def guarded(request: Any, context: grpc.aio.ServicerContext) -> AsyncIterator[Any]:
+        try:
+            answers = handle(request, context)
+            if hasattr(answers, "__aiter__"):
+                async for answer in answers:
+                    yield answer
+            else:  # a coroutine that writes to the context
+                await answers
+        except Exception as error:  # noqa: BLE001 - every fault ends in a status
+            await _abort(context, error, method)
+
+    return guarded
+
+
+async def _abort(context: grpc.aio.ServicerContext, error: Exception, method: str) -> None:
+    if isinstance(error, grpc.aio.AbortError):
+        raise error
+    if isinstance(error, ServingError):
+        await context.abort(_STATUS.get(error.code, grpc.StatusCode.UNKNOWN), str(error), status_details(error))
+    log.error("call_failed", method=method, exc_info=error)
+    await context.abort(grpc.StatusCode.INTERNAL, "internal error")

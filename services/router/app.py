@@ -1,0 +1,147 @@
+"""The router's composition root."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from time import perf_counter_ns
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1.health import aio as health_aio  # type: ignore[attr-defined]
+from grpc_reflection.v1alpha import reflection
+
+from inference import grpc_service_pb2_grpc
+from services.chassis.app import App, release
+from services.chassis.front import open_front
+from services.chassis.grpc_server import grpc_server
+from services.router.catalogue import Catalogue
+from services.router.config import RouterConfig
+from services.router.dispatcher import Dispatcher
+from services.router.features import Features
+from services.router.grpc_front import MODEL_INFER, ModelInferFront
+from services.router.metrics import RouterMetrics
+from services.router.mirror import Comparators, Mirrors
+from services.router.rest import RestApi, RestServer
+from services.router.retry import RetryBudget
+from services.router.servicer import InferenceServicer
+from services.router.state import State
+from services.router.table import Table
+from services.router.tracing import TraceKeeper
+
+SERVICE = "inference.GRPCInferenceService"
+
+
+@asynccontextmanager
+async def build(config: RouterConfig, app: App) -> AsyncIterator[None]:
+    """Serve until left; everything the listeners need is opened before them and closed after."""
+    metrics = RouterMetrics(app.registry)
+    table = Table(metrics.follow)
+    features = Features(app.hello, app.host, perf_counter_ns)
+    comparators = Comparators(app.hello, app.host)
+    state = State(app, table, metrics, [features.peers, comparators.peers])
+    keeper = TraceKeeper(app.traces, slow_ms=config.slow_ms, ratio=config.trace_ratio)
+    dispatcher = Dispatcher(
+        table,
+        state.replicas,
+        features,
+        Mirrors(comparators, metrics, config.max_mirror_bytes),
+        metrics,
+        RetryBudget(config.retry_budget),
+        keeper=keeper if app.traces.enabled else None,
+    )
+    catalogue = Catalogue(table, release(), state.not_ready)
+    app.ready_when(state.not_ready)
+    app.spawn(state.mirror.run(), "etcd-mirror")
+    app.spawn(state.watch_age(), "config-age")
+    await _loaded(state)
+
+    health = health_aio.HealthServicer()
+    state.listeners.append(_health_follower(app, health, catalogue))
+    state.listeners[-1]()
+    app.spawn(state.tell_when_loaded(), "loaded")
+
+    async def refuse_new() -> None:
+        await health.enter_graceful_shutdown()
+        dispatcher.drain()
+        await dispatcher.drained()
+
+    app.on_drain(refuse_new)
+    try:
+        async with _listening(config, app, dispatcher, metrics, catalogue, health):
+            yield
+    finally:
+        await state.close()
+
+
+@asynccontextmanager
+async def _listening(
+    config: RouterConfig,
+    app: App,
+    dispatcher: Dispatcher,
+    metrics: RouterMetrics,
+    catalogue: Catalogue,
+    health: health_aio.HealthServicer,
+) -> AsyncIterator[None]:
+    """Open both listeners and say where they are; close them when left."""
+    limits = {"max_in_flight": config.max_in_flight, "max_message_bytes": config.max_message_bytes}
+    inference = ModelInferFront(dispatcher, metrics, **limits)
+    front = inference.front = await open_front(
+        config.grpc_address,
+        MODEL_INFER,
+        inference,
+        _other_methods(catalogue, health, config),
+        native=config.native_front,
+        reuse_port=config.reuse_port,
+        max_concurrent_streams=config.max_concurrent_streams,
+    )
+    rest = RestServer(RestApi(dispatcher, catalogue, **limits))
+    try:
+        await rest.start(config.rest_address, reuse_port=config.reuse_port)
+        app.announce(address=front.address, rest=rest.address)
+        app.log.info("listening", name="grpc", address=front.address)
+        app.log.info("listening", name="rest", address=rest.address)
+        yield
+    finally:
+        await front.stop(1)
+        await rest.stop()
+
+
+async def _loaded(state: State) -> None:
+    """Give etcd, or the snapshot, a moment: a router that answers its first call knows its models."""
+    try:
+        async with asyncio.timeout(3):
+            await state.mirror.loaded.wait()
+    except TimeoutError:
+        pass  # it serves all the same, not ready, and says why
+
+
+def _other_methods(catalogue: Catalogue, health: health_aio.HealthServicer, config: RouterConfig) -> grpc.aio.Server:
+    """The grpc.aio server of everything but ModelInfer."""
+    # One over our own limit, so that ours is the message a caller reads.
+    server = grpc_server(limit_bytes=config.max_message_bytes + (64 << 20), max_in_flight=config.max_in_flight)
+    grpc_service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(InferenceServicer(catalogue), server)
+    health_pb2_grpc.add_HealthServicer_to_server(health, server)
+    names = (SERVICE, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME)
+    reflection.enable_server_reflection(names, server)
+    return server
+
+
+def _health_follower(app: App, health: health_aio.HealthServicer, catalogue: Catalogue) -> Callable[[], None]:
+    """A listener that keeps grpc.health.v1 true: "", the service, and model/NAME."""
+    known: dict[str, bool] = {}
+
+    async def tell(changed: dict[str, bool]) -> None:
+        for name, ready in changed.items():
+            serving = health_pb2.HealthCheckResponse.SERVING if ready else health_pb2.HealthCheckResponse.NOT_SERVING
+            await health.set(name, serving)
+
+    def follow() -> None:
+        now = {f"model/{name}": ready for name, ready in catalogue.ready_models().items()}
+        now[""] = now[SERVICE] = catalogue.is_ready()
+        gone = dict.fromkeys(known.keys() - now.keys(), False)
+        changed = {name: ready for name, ready in {**now, **gone}.items() if known.get(name) is not ready}
+        known.update(changed)
+        if changed:
+            app.spawn(tell(changed), "health")
+
+    return follow

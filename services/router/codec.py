@@ -1,0 +1,124 @@
+"""The Open Inference Protocol's messages <-> Inference: reads ModelInferRequest and writes its answer."""
+
+import struct
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from inference import grpc_service_pb2 as pb
+from services.core.errors import InvalidRequestError
+from services.core.protowire import bytes_field, tag, varint
+from services.core.signature import Given
+from services.core.tensor import BYTES, encode_bytes
+from services.router.inference import NO_PARAMETERS, Inference, Parameter
+from turnout.v1 import link_pb2
+
+_RAW = tag(6, 2)  # ModelInferResponse.raw_output_contents
+# datatype -> (field of InferTensorContents, struct code, least, most)
+_TYPED: dict[str, tuple[str, str, int | None, int | None]] = {
+    "BOOL": ("bool_contents", "?", None, None),
+    "INT8": ("int_contents", "b", -(1 << 7), (1 << 7) - 1),
+    "INT16": ("int_contents", "h", -(1 << 15), (1 << 15) - 1),
+    "INT32": ("int_contents", "i", None, None),
+    "INT64": ("int64_contents", "q", None, None),
+    "UINT8": ("uint_contents", "B", 0, (1 << 8) - 1),
+    "UINT16": ("uint_contents", "H", 0, (1 << 16) - 1),
+    "UINT32": ("uint_contents", "I", None, None),
+    "UINT64": ("uint64_contents", "Q", None, None),
+    "FP32": ("fp32_contents", "f", None, None),
+    "FP64": ("fp64_contents", "d", None, None),
+    BYTES: ("bytes_contents", "", None, None),
+}
+
+
+def parse_request(payload: bytes) -> Inference:
+    """The request in a ModelInferRequest's bytes. Raises InvalidRequestError."""
+    try:
+        request = pb.ModelInferRequest.FromString(payload)
+    except DecodeError:
+        raise InvalidRequestError(
+            f"{len(payload)} bytes that are not an inference.ModelInferRequest: was the message cut off?"
+        ) from None
+    raw = request.raw_input_contents
+    tensors = request.inputs
+    if len(raw) == len(tensors):
+        if any(tensor.HasField("contents") for tensor in tensors):
+            raise InvalidRequestError("an input has both contents and raw_input_contents: give one of them")
+        inputs = [Given(t.name, t.datatype, t.shape, data) for t, data in zip(tensors, raw, strict=True)]
+    elif raw:
+        raise InvalidRequestError(
+            f"{len(raw)} raw_input_contents for {len(tensors)} inputs: give one entry an input, in order, or none"
+        )
+    else:
+        inputs = [Given(t.name, t.datatype, t.shape, _typed_data(t)) for t in tensors]
+    parameters = {name: _parameter(value) for name, value in request.parameters.items()} if request.parameters else None
+    return Inference(
+        model=request.model_name,
+        version=request.model_version,
+        id=request.id,
+        parameters=parameters or NO_PARAMETERS,
+        inputs=inputs,
+        outputs=[output.name for output in request.outputs] if request.outputs else (),
+        size_bytes=len(payload),
+    )
+
+
+def _parameter(value: pb.InferParameter) -> Parameter:
+    kind = value.WhichOneof("parameter_choice")
+    return getattr(value, kind) if kind else ""  # type: ignore[no-any-return]
+
+
+def _typed_data(tensor: Any) -> bytes:
+    """The raw form of typed contents. Raises InvalidRequestError for a wrong field or a value out of range."""
+    entry = _TYPED.get(tensor.datatype)
+    if entry is None:
+        raise InvalidRequestError(
+            f"input {tensor.name!r}: {tensor.datatype or 'no datatype'} travels in raw_input_contents only"
+        )
+    field, code, least, most = entry
+    for other, values in tensor.contents.ListFields():
+        if other.name != field and len(values):
+            raise InvalidRequestError(f"input {tensor.name!r} is {tensor.datatype}: fill {field}, not {other.name}")
+    values = getattr(tensor.contents, field)
+    if tensor.datatype == BYTES:
+        return encode_bytes(values)
+    if most is not None and values and not (least or 0) <= min(values) <= max(values) <= most:
+        raise InvalidRequestError(f"input {tensor.name!r}: a value is outside {tensor.datatype}, {least} to {most}")
+    return struct.pack(f"<{len(values)}{code}", *values)
+
+
+def write_response(model: str, version: str, request_id: str, reply: link_pb2.Reply) -> bytes:
+    """A ModelInferResponse: always raw_output_contents, one entry an output, in order."""
+    parts = [_answered_by(model, version)]
+    if request_id:
+        parts.append(bytes_field(3, request_id.encode()))
+    raw: list[bytes] = []
+    for output in reply.outputs:
+        data = output.data
+        parts.append(_described(output.name, output.datatype, tuple(output.shape)))
+        raw += (_RAW, varint(len(data)), data)
+    return b"".join(parts + raw)
+
+
+@lru_cache(maxsize=4096)
+def _answered_by(model: str, version: str) -> bytes:
+    """ModelInferResponse.model_name and model_version."""
+    return bytes_field(1, model.encode()) + bytes_field(2, version.encode())
+
+
+@lru_cache(maxsize=4096)
+def _described(name: str, datatype: str, shape: tuple[int, ...]) -> bytes:
+    """One ModelInferResponse.outputs: the same few again and again."""
+    output = pb.ModelInferResponse.InferOutputTensor(name=name, datatype=datatype, shape=shape)
+    return bytes_field(5, output.SerializeToString())
+
+
+def timing_text(stages: Sequence[tuple[str, int]]) -> str:
+    """Stages and nanoseconds as a Server-Timing value: `parse;dur=0.012, …` (milliseconds)."""
+    return ", ".join(f"{name};dur={nanoseconds / 1e6:.3f}" for name, nanoseconds in stages)
+
+
+def header_map(metadata: Sequence[tuple[str, str | bytes]]) -> Mapping[str, str | bytes]:
+    return dict(metadata)

@@ -1,0 +1,120 @@
+"""What operators have put into etcd, judged: the last good value of every key, and why another was refused."""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from services.core import keys
+from services.core.model_spec import ModelSpec
+from services.core.names import is_model_name
+from services.core.registry import Inventory
+from services.core.route_spec import RouteSpec
+from services.core.spec import BadValueError
+
+
+class Raw(NamedTuple):
+    """A value as it stands in etcd."""
+
+    value: bytes
+    revision: int
+
+
+class Desired:
+    """Feeds on raw keys; holds the typed values that are in effect. Pure: no I/O, no clock."""
+
+    def __init__(self) -> None:
+        self.models: dict[str, ModelSpec] = {}
+        self.routes: dict[str, RouteSpec] = {}
+        self.inventory: dict[str, Inventory] = {}  # by runtime instance
+        self.accepted: dict[str, int] = {}  # key -> mod revision in effect
+        self.refused: dict[str, str] = {}  # key -> reason
+        self._raw: dict[str, Raw] = {}
+
+    def apply(self, changes: Iterable[tuple[str, bytes | None, int]]) -> None:
+        """Take (key, value or None, revision) changes; judge what they touch, and again what was refused."""
+        touched: set[str] = set()
+        for key, value, revision in changes:
+            if key.startswith(keys.STATUS + "runtime/"):
+                self._take_inventory(key, value)
+            elif key.startswith((keys.MODELS, keys.ROUTES)):
+                touched.add(key)
+                if value is None:
+                    self._drop(key)
+                else:
+                    self._raw[key] = Raw(value, revision)
+        for key in sorted(touched | set(self.refused)):  # models/ before routes/
+            if key in self._raw:
+                self._judge(key)
+
+    def known_versions(self, model: str) -> set[str]:
+        """Versions of a model in any live pod's inventory."""
+        return {version for inventory in self.inventory.values() for version in inventory.models.get(model, {})}
+
+    def missing(self) -> list[tuple[str, int]]:
+        """(key, revision) of refused keys that have no earlier good value in effect."""
+        return [(key, self._raw[key].revision) for key in self.refused if key not in self.accepted and key in self._raw]
+
+    def accept_earlier(self, key: str, value: bytes, revision: int) -> bool:
+        """Put an earlier value of a refused key into effect, if it is good."""
+        reason = self._try(key, value, revision)
+        return reason is None
+
+    def _judge(self, key: str) -> None:
+        raw = self._raw[key]
+        reason = self._try(key, raw.value, raw.revision)
+        if reason is None:
+            self.refused.pop(key, None)
+        else:
+            self.refused[key] = reason
+
+    def _try(self, key: str, value: bytes, revision: int) -> str | None:
+        """Put a value into effect, or say why not."""
+        folder, _, name = key.partition("/")
+        if not is_model_name(name):
+            return (
+                f"{name!r} is no model name: letters, digits, '.', '_' and '-', at most 128, not beginning with a sign"
+            )
+        try:
+            json.loads(value)
+            if folder == "models":
+                self.models[name] = ModelSpec.parse(value)
+            else:
+                route = RouteSpec.parse(value)
+                self._check_versions(name, route)
+                self.routes[name] = route
+        except json.JSONDecodeError as error:
+            return f"not JSON: {error}"
+        except (ValueError, RecursionError) as error:  # BadValueError; not UTF-8; a number of thousands of digits
+            return str(error)
+        self.accepted[key] = revision
+        return None
+
+    def _check_versions(self, model: str, route: RouteSpec) -> None:
+        known = self.known_versions(model)
+        unknown = route.named_versions() - known
+        if known and unknown:
+            raise BadValueError(
+                f"no pod knows version {', '.join(sorted(unknown, key=int))} of model {model}; "
+                f"known are {', '.join(sorted(known, key=int))}"
+            )
+
+    def _drop(self, key: str) -> None:
+        folder, _, name = key.partition("/")
+        values: Mapping[str, dict[str, ModelSpec] | dict[str, RouteSpec]] = {
+            "models": self.models,
+            "routes": self.routes,
+        }
+        values[folder].pop(name, None)
+        for where in (self._raw, self.accepted, self.refused):
+            where.pop(key, None)
+
+    def _take_inventory(self, key: str, value: bytes | None) -> None:
+        instance, _, what = key.removeprefix(keys.STATUS + "runtime/").rpartition("/")
+        if what != "inventory":
+            return
+        self.inventory.pop(instance, None)
+        if value is not None:
+            try:
+                self.inventory[instance] = Inventory.parse(value)
+            except BadValueError:
+                return  # a pod of another release: its versions are judged by what it serves

@@ -1,0 +1,104 @@
+"""A request on its way: everything the router holds of it between first sight and answer."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from services.chassis.replicas import Replica
+from services.core.errors import ServingError
+from services.core.signature import Given
+from services.router.inference import Inference
+from services.router.table import Entry, Target
+from services.router.templates import Template
+from turnout.v1 import feature_pb2, link_pb2, tensor_pb2
+
+
+class Answerer(Protocol):
+    """A protocol's codec: writes the outcome of a flight to its caller; exactly one of the two is called."""
+
+    def answer(self, flight: "Flight", reply: link_pb2.Reply) -> None: ...
+    def fail(self, flight: "Flight", error: ServingError) -> None: ...
+
+
+class Owner(Protocol):
+    """Gets what comes back for a flight."""
+
+    def replied(self, flight: "Flight", reply: link_pb2.Reply) -> None: ...
+    def featured(self, flight: "Flight", answer: feature_pb2.FeatureAnswer) -> None: ...
+
+
+class Flight:
+    """Times are perf_counter_ns readings of this process; `*_ns` stages are durations."""
+
+    __slots__ = (
+        "answerer",
+        "arm",
+        "auth_ns",
+        "call_id",
+        "data",
+        "deadline_ns",
+        "entry",
+        "features_ns",
+        "filled",
+        "headers",
+        "inference",
+        "is_done",
+        "key",
+        "mark_ns",
+        "owner",
+        "parse_ns",
+        "remote_id",
+        "replica",
+        "route_ns",
+        "rows",
+        "sent_ns",
+        "started_ns",
+        "target",
+        "template",
+        "traceparent",
+        "tries",
+        "was_resent",
+    )
+
+    entry: Entry
+    target: Target
+    inference: Inference
+
+    def __init__(
+        self, owner: Owner, answerer: Answerer, call_id: int, headers: Mapping[str, str | bytes], started_ns: int
+    ) -> None:
+        self.owner = owner
+        self.answerer = answerer
+        self.call_id = call_id
+        self.headers = headers
+        self.started_ns = started_ns
+        self.mark_ns = started_ns  # the end of the stage before
+        self.parse_ns = self.auth_ns = self.route_ns = self.features_ns = 0
+        self.sent_ns = 0
+        self.deadline_ns = 0
+        self.arm = ""
+        self.key = b""
+        self.rows = 0
+        self.tries = 0
+        self.replica: Replica | None = None
+        self.remote_id = 0
+        self.filled: list[tensor_pb2.Tensor] | None = None  # inputs that features gave
+        self.template: Template | None = None  # with `data`: the request's one input, instead of inference.inputs
+        self.data: bytes | memoryview = b""
+        self.is_done = False
+        self.was_resent = False  # to a second replica, which is the most
+        self.traceparent = ""  # sent on with the request; empty = its trace is not surely kept
+
+    def replied(self, reply: link_pb2.Reply) -> None:
+        self.owner.replied(self, reply)
+
+    def featured(self, answer: feature_pb2.FeatureAnswer) -> None:
+        self.owner.featured(self, answer)
+
+    def inputs(self) -> Sequence[Given]:
+        """The caller's inputs, whichever way they were parsed."""
+        template = self.template
+        return self.inference.inputs if template is None else (template.given._replace(data=bytes(self.data)),)
+
+    def header(self, name: str) -> str:
+        value = self.headers.get(name, "")
+        return value if isinstance(value, str) else value.decode("latin-1")

@@ -1,0 +1,124 @@
+"""ModelInfer on the front door: raw bytes in, a flight, raw bytes out."""
+
+from collections.abc import Mapping
+from time import perf_counter_ns
+
+from services.chassis.front import Front, Metadata
+from services.chassis.retry_hint import status_details
+from services.core import stages
+from services.core.errors import DeadlineExceededError, OverloadedError, ServingError, TooLargeError
+from services.router.codec import parse_request, timing_text, write_response
+from services.router.dispatcher import Dispatcher
+from services.router.flight import Flight
+from services.router.metrics import RouterMetrics
+from services.router.templates import Templates
+from turnout.v1 import link_pb2
+
+MODEL_INFER = "/inference.GRPCInferenceService/ModelInfer"
+TIMING = "turnout-timing"
+ARM = "turnout-arm"
+REQUEST_ID = "x-request-id"
+_MAX_ID = 256  # of a request id that is echoed
+
+
+class ModelInferFront:
+    """FrontHandler of the hot method, and the Answerer of its flights."""
+
+    front: Front  # set once the listener is open
+
+    def __init__(
+        self, dispatcher: Dispatcher, metrics: RouterMetrics, *, max_in_flight: int, max_message_bytes: int
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._metrics = metrics
+        self._max_in_flight = max_in_flight
+        self._max_message_bytes = max_message_bytes
+        self._calls: dict[int, Flight] = {}
+        self._templates = Templates()
+        self._arms: dict[str, list[tuple[str, str | bytes]]] = {}
+
+    # -- FrontHandler
+
+    def call(self, call_id: int, payload: bytes, metadata: Metadata, remaining_s: float | None) -> None:
+        started = perf_counter_ns()
+        dispatcher = self._dispatcher
+        refusal = self._refusal(payload, remaining_s)
+        if refusal is not None:
+            self.front.fail(call_id, refusal.code, str(refusal), status_details(refusal))
+            return
+        flight = Flight(dispatcher, self, call_id, dict(metadata), started)
+        self._calls[call_id] = flight
+        found = self._templates.find(payload)
+        if found is not None:
+            flight.template, flight.data = found
+            dispatcher.begin(flight, found[0].inference, remaining_s)
+            return
+        try:
+            inference = parse_request(payload)
+        except ServingError as error:
+            dispatcher.fail(flight, error)
+        else:
+            dispatcher.begin(flight, inference, remaining_s)
+            self._templates.learn(payload, inference)
+
+    def cancelled(self, call_id: int) -> None:
+        flight = self._calls.pop(call_id, None)
+        if flight is not None:
+            self._dispatcher.cancel(flight)
+
+    # -- Answerer
+
+    def answer(self, flight: Flight, reply: link_pb2.Reply) -> None:
+        call_id = flight.call_id
+        self._calls.pop(call_id, None)
+        target = flight.target
+        payload = write_response(target.model, target.version, flight.inference.id, reply)
+        self.front.respond(call_id, payload, self._trailing(flight, reply))
+
+    def fail(self, flight: Flight, error: ServingError) -> None:
+        self._calls.pop(flight.call_id, None)
+        trailing = [*status_details(error)]
+        if request_id := request_id_of(flight.headers):
+            trailing.append((REQUEST_ID, request_id))
+        self.front.fail(flight.call_id, error.code, str(error), trailing)
+
+    # -- inside
+
+    def _refusal(self, payload: bytes, remaining_s: float | None) -> ServingError | None:
+        """Why a call is not worth parsing."""
+        if len(payload) > self._max_message_bytes:
+            self._metrics.refused_early.labels("too_large").inc()
+            return TooLargeError(f"the message has {len(payload)} bytes; this router takes {self._max_message_bytes}")
+        if remaining_s is not None and remaining_s <= 0:
+            self._metrics.refused_early.labels("late").inc()
+            return DeadlineExceededError("the deadline passed before the router saw the call")
+        if self._dispatcher.in_flight >= self._max_in_flight:
+            self._metrics.refused_early.labels("in_flight").inc()
+            return OverloadedError(f"{self._max_in_flight} requests are in flight, the most this router takes")
+        return None
+
+    def _trailing(self, flight: Flight, reply: link_pb2.Reply) -> list[tuple[str, str | bytes]]:
+        trailing = self._arms.get(flight.arm)
+        if trailing is None:
+            trailing = self._arms[flight.arm] = [(ARM, flight.arm)]
+        headers = flight.headers
+        if TIMING in headers:
+            trailing = [*trailing, (TIMING, timing_text(stages_so_far(flight, reply, perf_counter_ns())))]
+        if REQUEST_ID in headers and (request_id := request_id_of(headers)):
+            trailing = [*trailing, (REQUEST_ID, request_id)]
+        return trailing
+
+
+def request_id_of(headers: Mapping[str, str | bytes]) -> str:
+    """The caller's request id, to be echoed; empty when there is none, or one that no header should carry."""
+    value = headers.get(REQUEST_ID, "")
+    fits = isinstance(value, str) and len(value) <= _MAX_ID and value.isascii() and value.isprintable()
+    return str(value) if fits else ""
+
+
+def stages_so_far(flight: Flight, reply: link_pb2.Reply, now_ns: int) -> list[tuple[str, int]]:
+    """(stage, nanoseconds) of an answer about to be written; `mark_ns` is when its reply came."""
+    link_ns = flight.mark_ns - flight.sent_ns - reply.total_ns
+    before = (flight.parse_ns, flight.auth_ns, flight.route_ns, flight.features_ns, link_ns)
+    durations = (*before, *reply.stages_ns, now_ns - flight.mark_ns, now_ns - flight.started_ns)
+    return list(zip((*stages.STAGES, stages.TOTAL), durations, strict=True))

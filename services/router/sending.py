@@ -1,0 +1,67 @@
+"""A flight as a Request on its replica's link."""
+
+from services.chassis.replicas import Replica
+from services.core.errors import UNAVAILABLE, InvalidRequestError
+from services.router.flight import Flight
+from services.router.inference import Inference
+from turnout.v1 import feature_pb2, link_pb2
+
+
+def send_message(flight: Flight, replica: Replica, left_us: int) -> None:
+    """Send what no template covers: several inputs, features, parameters, a second try."""
+    target, inference = flight.target, flight.inference
+    request = replica.request(flight.rows, inference.size_bytes + 200, flight.replied)
+    flight.remote_id = request.id
+    request.model = target.model
+    request.version = target.version
+    request.rows = flight.rows
+    request.deadline_us = left_us
+    add = request.inputs.add
+    for name, datatype, shape, data in flight.inputs():
+        add(name=name, datatype=datatype, shape=shape, data=data)
+    if flight.filled is not None:
+        request.inputs.extend(flight.filled)
+    if inference.outputs:
+        request.outputs.extend(inference.outputs)
+    if flight.tries:
+        request.tries = flight.tries
+    if inference.parameters:
+        _copy_parameters(request, inference)
+    if flight.traceparent:
+        request.traceparent = flight.traceparent
+    request.request_id = inference.id
+
+
+def _copy_parameters(request: link_pb2.Request, inference: Inference) -> None:
+    """Triton's request parameters that the batcher acts on; checked before."""
+    request.priority = int(inference.parameters.get("priority", 0))
+    request.queue_timeout_us = int(inference.parameters.get("timeout", 0))
+
+
+def drop_entity_inputs(flight: Flight) -> None:
+    """What only carried the keys of entities has served its purpose: the model has no such input."""
+    keys = flight.target.entity_inputs
+    if keys:
+        inputs = [given for given in flight.inputs() if given.name not in keys]
+        flight.inference, flight.template = flight.inference._replace(inputs=inputs), None
+
+
+def has_extras(flight: Flight) -> bool:
+    """Whether there is more to send than a template's one input."""
+    return bool(flight.filled or flight.tries or flight.traceparent or flight.inference.outputs)
+
+
+def retry_after_s(code: int, reply: link_pb2.Reply | feature_pb2.FeatureAnswer) -> float | None:
+    if code != UNAVAILABLE:
+        return None
+    return reply.retry_after_us / 1e6 if reply.retry_after_us else 1.0
+
+
+def check_parameters(inference: Inference) -> None:
+    """Raise InvalidRequestError for a parameter of Triton's that has no such value."""
+    for name in ("priority", "timeout"):
+        value = inference.parameters.get(name)
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 32:
+            raise InvalidRequestError(f"parameter {name!r} is {value!r}; it takes a whole number, 0 to {(1 << 32) - 1}")

@@ -1,0 +1,103 @@
+"""Requests whose bytes up to the tensor data were seen before are not parsed, checked or encoded again.
+
+A caller sends the same model, input name, datatype and shape over and over; only the tensor changes. Protobuf writes
+raw_input_contents last, so such a request is a known header followed by data of known length. Measured on W1: 0.6 µs
+instead of 9 µs for parsing, checking and encoding (docs/adr/0005).
+"""
+
+from typing import NamedTuple
+
+from services.core.protowire import bytes_field, packed_field, tag, varint, varint_field
+from services.core.signature import Given
+from services.router.inference import Inference
+from services.router.table import Target
+
+_RAW = tag(7, 2)  # ModelInferRequest.raw_input_contents
+_FIXED_BYTES = 18  # Request.id and deadline_us: two fixed64 fields
+_MAX_TEMPLATES = 2048
+_MAX_HEADER_BYTES = 1024
+_MAX_LENGTHS = 4  # headers tried for one message length
+_MAX_PLANS = 8
+_VIEW_BYTES = 16 << 10  # data of a longer message is not copied out of it
+
+
+class Plan(NamedTuple):
+    """How a template's request is sent to one target: `head`, 18 bytes of id and deadline, `rest`, the data."""
+
+    rows: int
+    head: bytes
+    rest: bytes
+
+
+class Template:
+    """One header: the parsed request without its data, and how it is sent to each target."""
+
+    __slots__ = ("_plans", "given", "inference")
+
+    def __init__(self, inference: Inference) -> None:
+        name, datatype, shape, _ = inference.inputs[0]
+        self.given = Given(name, datatype, tuple(shape), b"")
+        self.inference = inference._replace(inputs=())
+        self._plans: dict[Target, Plan] = {}
+
+    def plan(self, target: Target, data: bytes | memoryview) -> Plan:
+        """The plan for `target`, checked once. Raises InvalidRequestError as the full check does."""
+        plan = self._plans.get(target)
+        if plan is None:
+            rows = target.check([self.given._replace(data=data)], self.inference.outputs)
+            if len(self._plans) >= _MAX_PLANS:
+                self._plans.clear()
+            plan = self._plans[target] = _encode(self.given, target, rows, len(data))
+        return plan
+
+
+def _encode(given: Given, target: Target, rows: int, data_bytes: int) -> Plan:
+    """Everything of Frame.requests but what changes; field numbers as in turnout/v1/link.proto and tensor.proto."""
+    tensor = bytes_field(1, given.name.encode()) + bytes_field(2, given.datatype.encode())
+    tensor += packed_field(3, list(given.shape)) + tag(4, 2) + varint(data_bytes)
+    rest = (
+        bytes_field(2, target.model.encode())
+        + bytes_field(3, target.version.encode())
+        + varint_field(4, rows)
+        + tag(6, 2)
+        + varint(len(tensor) + data_bytes)
+        + tensor
+    )
+    head = tag(2, 2) + varint(_FIXED_BYTES + len(rest) + data_bytes)
+    return Plan(rows, head, rest)
+
+
+class Templates:
+    """Known headers, found by message length and then by their bytes; bounded, and forgotten whole when full."""
+
+    def __init__(self) -> None:
+        self._lengths: dict[int, tuple[int, ...]] = {}  # message bytes -> header bytes
+        self._templates: dict[bytes, Template] = {}
+
+    def find(self, payload: bytes) -> tuple[Template, bytes | memoryview] | None:
+        """The template of a message and its tensor data; None when its header is new."""
+        for header_bytes in self._lengths.get(len(payload), ()):
+            template = self._templates.get(payload[:header_bytes])
+            if template is not None:
+                if len(payload) > _VIEW_BYTES:
+                    return template, memoryview(payload)[header_bytes:]
+                return template, payload[header_bytes:]
+        return None
+
+    def learn(self, payload: bytes, inference: Inference) -> None:
+        """Remember the header of a request that is likely to come again: one raw tensor, no id, no parameters."""
+        if len(inference.inputs) != 1 or inference.id or inference.parameters:
+            return
+        data = inference.inputs[0].data
+        header_bytes = len(payload) - len(data)
+        header = payload[:header_bytes]
+        if not data or header_bytes > _MAX_HEADER_BYTES or not header.endswith(_RAW + varint(len(data))):
+            return
+        lengths = self._lengths.get(len(payload), ())
+        if len(self._templates) >= _MAX_TEMPLATES or len(lengths) >= _MAX_LENGTHS:
+            self._lengths.clear()
+            self._templates.clear()
+            lengths = ()
+        if header_bytes not in lengths:
+            self._lengths[len(payload)] = (*lengths, header_bytes)
+        self._templates[header] = Template(inference)

@@ -1,0 +1,63 @@
+"""Backends: one small module and class a framework, found by name so that a process imports only the one it needs."""
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple, Protocol, cast
+
+from numpy.typing import NDArray
+
+from services.core.signature import Signature
+
+Arrays = Mapping[str, NDArray]
+
+
+class BadArtifactError(Exception):
+    """An artifact that never can be loaded; the message has the file, what was expected and what was found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a backend may do while it loads."""
+
+    trusted: bool = False  # may the artifact run code of its own (a pickle)?
+    threads: int = 1  # of one batch
+
+
+class Backend(Protocol):
+    """One loaded model. Not thread-safe: one batch after the other."""
+
+    def load(self, artifact: Path, options: Options) -> Signature:
+        """Load the artifact's file. Raises BadArtifactError."""
+
+    def run(self, inputs: Arrays) -> dict[str, NDArray]:
+        """Every output of one batch. Inputs are read-only and match the signature; raises whatever the model raises."""
+
+    def unload(self) -> None: ...
+
+
+class Kind(NamedTuple):
+    """One framework: where its backend is, what it needs, and how its artifacts are named."""
+
+    module: str
+    needs: str
+    suffixes: tuple[str, ...]
+
+
+KINDS: dict[str, Kind] = {
+    "onnx": Kind("services.runtime.backends.onnx", "onnxruntime", (".onnx",)),
+    "sklearn": Kind("services.runtime.backends.sklearn", "sklearn", (".skops", ".joblib", ".pkl")),
+    "xgboost": Kind("services.runtime.backends.xgboost", "xgboost", (".json", ".ubj")),
+}
+
+
+def is_installed(framework: str) -> bool:
+    return find_spec(KINDS[framework].needs) is not None
+
+
+def backend_for(framework: str) -> Backend:
+    """A new backend, importing its framework. Raises ImportError when that is not installed."""
+    module = importlib.import_module(KINDS[framework].module)
+    return cast("Backend", module.Model())

@@ -1,0 +1,97 @@
+"""Which framework an artifact is of, from its files' names and first bytes."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from services.runtime.backends import KINDS, BadArtifactError, is_installed
+
+_OLD_XGBOOST = (".bst", ".model", ".deprecated")
+_LISTED = 8
+_MAGIC = (
+    (b"", "nothing: the file is empty"),
+    (b"version https://git-lfs", "a Git LFS pointer: fetch the real file with `git lfs pull`"),
+    (b"PK\x03\x04", "a zip archive"),
+    (b"\x1f\x8b", "gzip data"),
+    (b"BZh", "bzip2 data"),
+    (b"\xfd7zXZ", "xz data"),
+    (b"\x04\x22\x4d\x18", "lz4 data"),
+    (b"\x89HDF", "an HDF5 file"),
+    (b"binf", "a model in the old binary format of XGBoost"),
+    (b"<", "a web page or XML"),
+    (b"\x80", "a pickle"),
+    (b"x\x01", "zlib data"),
+    (b"x\x5e", "zlib data"),
+    (b"x\x9c", "zlib data"),
+    (b"x\xda", "zlib data"),
+)
+_PICKLED = {"a pickle", "gzip data", "bzip2 data", "xz data", "lz4 data", "zlib data"}
+_SAVE_AGAIN = "save it again with Booster.save_model('model.ubj') or XGBClassifier.save_model('model.json')"
+
+
+class Found(NamedTuple):
+    framework: str
+    file: Path
+
+
+def detect(folder: Path, framework: str | None = None) -> Found:
+    """The model file in a version's folder, of `framework` when it is given.
+
+    Raises BadArtifactError when there is none or several, when its first bytes belong to something else, or when
+    the framework is not installed.
+    """
+    files = sorted(entry for entry in folder.iterdir() if entry.is_file())
+    allowed = (framework,) if framework else tuple(KINDS)
+    found = [Found(name, file) for file in files for name in allowed if file.suffix in KINDS[name].suffixes]
+    if len(found) > 1:
+        found = [each for each in found if each.file.stem == "model"] or found
+    if len(found) != 1:
+        raise BadArtifactError(_not_one(files, found, allowed))
+    _check_content(found[0].file)
+    if not is_installed(found[0].framework):
+        needs = KINDS[found[0].framework].needs
+        raise BadArtifactError(f"{found[0].file.name} needs {needs}, which this pod has not installed")
+    return found[0]
+
+
+def content(head: bytes) -> str:
+    """What the first bytes of a file say it is."""
+    if not head:
+        return _MAGIC[0][1]
+    for magic, name in _MAGIC[1:]:
+        if head.startswith(magic):
+            return name
+    if head[:1] == b"{":
+        return "JSON" if head[1:].lstrip()[:1] in (b'"', b"}", b"") else "UBJSON"
+    return "unknown data"
+
+
+def _not_one(files: list[Path], found: list[Found], allowed: tuple[str, ...]) -> str:
+    if found:
+        return (
+            f"expected one model file, found {', '.join(each.file.name for each in found)}: name the right one model.*"
+        )
+    old = [file.name for file in files if file.suffix in _OLD_XGBOOST]
+    if old:
+        return f"{old[0]}: the old binary format of XGBoost is not loaded; {_SAVE_AGAIN}"
+    expected = ", ".join(f"*{suffix} ({name})" for name in allowed for suffix in KINDS[name].suffixes)
+    names = ", ".join(file.name for file in files[:_LISTED]) or "no file"
+    return f"expected one of {expected}; found {names}{' …' if len(files) > _LISTED else ''}"
+
+
+def _check_content(file: Path) -> None:
+    with file.open("rb") as stream:
+        found = content(stream.read(64))
+    match file.suffix:
+        case ".onnx":
+            expected, fits = "an ONNX model (protobuf)", found == "unknown data"
+        case ".skops":
+            expected, fits = "a skops file (zip)", found == "a zip archive"
+        case ".json":
+            expected, fits = "an XGBoost model in JSON", found == "JSON"
+        case ".ubj":
+            expected, fits = "an XGBoost model in UBJSON", found == "UBJSON"
+        case _:
+            expected, fits = "a joblib file (pickle)", found in _PICKLED
+    if not fits:
+        hint = f"; {_SAVE_AGAIN}" if found.endswith("of XGBoost") else ""
+        raise BadArtifactError(f"{file.name}: expected {expected}, found {found}{hint}")

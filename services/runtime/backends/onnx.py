@@ -1,0 +1,87 @@
+"""ONNX models through onnxruntime on the CPU."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+from numpy.typing import NDArray
+
+from services.core.signature import Signature, TensorSpec
+from services.core.tensor import BYTES
+from services.runtime.backends import Arrays, BadArtifactError, Options
+
+_PROVIDER = "CPUExecutionProvider"
+_DATATYPES = {
+    "tensor(bool)": "BOOL",
+    "tensor(uint8)": "UINT8",
+    "tensor(uint16)": "UINT16",
+    "tensor(uint32)": "UINT32",
+    "tensor(uint64)": "UINT64",
+    "tensor(int8)": "INT8",
+    "tensor(int16)": "INT16",
+    "tensor(int32)": "INT32",
+    "tensor(int64)": "INT64",
+    "tensor(float16)": "FP16",
+    "tensor(float)": "FP32",
+    "tensor(double)": "FP64",
+    "tensor(string)": BYTES,
+}
+
+
+class Model:
+    """One onnxruntime session."""
+
+    def __init__(self) -> None:
+        self._session: Any = None
+        self._outputs: list[str] = []
+        self._text: tuple[str, ...] = ()
+
+    def load(self, artifact: Path, options: Options) -> Signature:
+        session = _open(artifact, options)
+        if _PROVIDER not in session.get_providers():
+            raise BadArtifactError(f"onnxruntime runs on {session.get_providers()}, and {_PROVIDER} was asked for")
+        inputs = tuple(_spec(artifact, "input", node) for node in session.get_inputs())
+        outputs = tuple(_spec(artifact, "output", node) for node in session.get_outputs())
+        self._session = session
+        self._outputs = [spec.name for spec in outputs]
+        self._text = tuple(spec.name for spec in inputs if spec.datatype == BYTES)
+        batches = all(spec.shape[:1] == (-1,) for spec in inputs + outputs)
+        return Signature(inputs, outputs, batches, "onnxruntime_onnx")
+
+    def run(self, inputs: Arrays) -> dict[str, NDArray]:
+        if self._text:
+            inputs = {name: _as_text(array) if name in self._text else array for name, array in inputs.items()}
+        return dict(zip(self._outputs, self._session.run(self._outputs, inputs), strict=True))
+
+    def unload(self) -> None:
+        self._session = None
+
+
+def _open(artifact: Path, options: Options) -> Any:
+    settings = ort.SessionOptions()
+    settings.intra_op_num_threads = options.threads
+    settings.inter_op_num_threads = 1
+    settings.log_severity_level = 3  # errors; they are raised as well
+    try:
+        return ort.InferenceSession(str(artifact), settings, providers=[_PROVIDER])
+    except Exception as error:
+        reason = str(error).replace(str(artifact), artifact.name)
+        raise BadArtifactError(f"{artifact.name}: expected an ONNX model; onnxruntime says: {reason}") from error
+
+
+def _spec(artifact: Path, role: str, node: Any) -> TensorSpec:
+    datatype = _DATATYPES.get(node.type)
+    if datatype is None:
+        hint = "; convert the classifier with the option zipmap=False" if node.type.startswith("seq(map") else ""
+        raise BadArtifactError(
+            f"{artifact.name}: {role} {node.name!r} is a {node.type}; expected one of {', '.join(_DATATYPES)}{hint}"
+        )
+    return TensorSpec(node.name, datatype, tuple(size if isinstance(size, int) else -1 for size in node.shape))
+
+
+def _as_text(array: NDArray) -> NDArray:
+    """BYTES as the str that onnxruntime takes. Raises UnicodeDecodeError for what is not UTF-8."""
+    text = np.empty(array.size, dtype=object)
+    text[:] = [element.decode() for element in array.ravel().tolist()]
+    return text.reshape(array.shape)

@@ -1,0 +1,120 @@
+"""XGBoost models from JSON or UBJSON."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xgboost
+from numpy.typing import NDArray
+
+from services.core.signature import Signature, TensorSpec
+from services.runtime.backends import Arrays, BadArtifactError, Options
+from services.runtime.backends.labels import LABEL, PROBABILITIES, VALUE
+
+_INPUT = "x"
+_HALF = np.float32(0.5)
+
+
+class Model:
+    """One booster: input `x`; outputs `label` and `probabilities` like a classifier of scikit-learn, or `y`."""
+
+    def __init__(self) -> None:
+        self._booster: Any = None
+        self._rounds = (0, 0)
+        self._predict: Callable[[NDArray], NDArray] = self._in_place
+        self._outputs: Callable[[NDArray], dict[str, NDArray]] = _value
+        self._margins = False
+
+    def load(self, artifact: Path, options: Options) -> Signature:
+        booster = _read(artifact, options)
+        self._booster = booster
+        self._rounds = _rounds(booster)
+        learner = json.loads(booster.save_config())["learner"]
+        if learner["gradient_booster"].get("name") == "gblinear":
+            self._predict = self._by_matrix  # gblinear has no prediction in place
+        objective = learner["objective"]["name"]
+        classes = int(learner["learner_model_param"]["num_class"])
+        outputs = self._choose(objective, classes, booster.num_features())
+        inputs = (TensorSpec(_INPUT, "FP32", (-1, booster.num_features())),)
+        return Signature(inputs, outputs, batches=True, platform="xgboost")
+
+    def run(self, inputs: Arrays) -> dict[str, NDArray]:
+        return self._outputs(self._predict(inputs[_INPUT]))
+
+    def unload(self) -> None:
+        self._booster = None
+
+    def _choose(self, objective: str, classes: int, features: int) -> tuple[TensorSpec, ...]:
+        label = TensorSpec(LABEL, "INT64", (-1,))
+        if objective in {"multi:softprob", "multi:softmax"}:
+            self._margins = objective == "multi:softmax"  # it answers labels; margins have the probabilities
+            self._outputs = _of_margins if self._margins else _of_probabilities
+            return (label, TensorSpec(PROBABILITIES, "FP32", (-1, classes)))
+        if objective == "binary:logistic":
+            self._outputs = _of_positive
+            return (label, TensorSpec(PROBABILITIES, "FP32", (-1, 2)))
+        if objective == "binary:hinge":
+            self._outputs = _of_labels
+            return (label,)
+        answer = self._predict(np.zeros((1, features), np.float32))
+        return (TensorSpec(VALUE, "FP32", (-1, *answer.shape[1:])),)
+
+    def _in_place(self, rows: NDArray) -> NDArray:
+        answer: NDArray = self._booster.inplace_predict(
+            rows,
+            iteration_range=self._rounds,
+            predict_type="margin" if self._margins else "value",
+            validate_features=False,
+        )
+        return answer
+
+    def _by_matrix(self, rows: NDArray) -> NDArray:
+        answer: NDArray = self._booster.predict(
+            xgboost.DMatrix(rows, nthread=1),
+            iteration_range=self._rounds,
+            output_margin=self._margins,
+            validate_features=False,
+        )
+        return answer
+
+
+def _read(artifact: Path, options: Options) -> Any:
+    booster = xgboost.Booster()
+    try:
+        booster.load_model(artifact)
+    except Exception as error:
+        reason = str(error).partition("\nStack trace")[0].replace(str(artifact), artifact.name)
+        raise BadArtifactError(f"{artifact.name}: expected an XGBoost model; xgboost says: {reason}") from error
+    booster.set_param({"nthread": options.threads})
+    return booster
+
+
+def _rounds(booster: Any) -> tuple[int, int]:
+    """The trees that answer: as scikit-learn's wrapper does, up to the best round where training stopped early."""
+    best = booster.attr("best_iteration")
+    if best is None or booster.attr("scikit_learn") is None:
+        return (0, 0)
+    return (0, int(best) + 1)
+
+
+def _value(answer: NDArray) -> dict[str, NDArray]:
+    return {VALUE: answer}
+
+
+def _of_probabilities(answer: NDArray) -> dict[str, NDArray]:
+    return {LABEL: np.argmax(answer, axis=1).astype(np.int64), PROBABILITIES: answer}
+
+
+def _of_margins(answer: NDArray) -> dict[str, NDArray]:
+    powers = np.exp(answer - answer.max(axis=1, keepdims=True))
+    return _of_probabilities(powers / powers.sum(axis=1, keepdims=True))
+
+
+def _of_positive(answer: NDArray) -> dict[str, NDArray]:
+    return {LABEL: (answer > _HALF).astype(np.int64), PROBABILITIES: np.stack([1 - answer, answer], axis=1)}
+
+
+def _of_labels(answer: NDArray) -> dict[str, NDArray]:
+    return {LABEL: answer.astype(np.int64)}

@@ -1,0 +1,35 @@
+"""What a runtime is told when it starts."""
+
+from pathlib import Path
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from services.chassis.config import ServiceConfig
+
+_LONGEST_RUN_DIR_BYTES = 60  # a Unix socket's path may have 107 bytes, an instance's file takes up to 45
+
+
+class RuntimeConfig(ServiceConfig):
+    run_dir: Path = Path(".turnout/run/pod-0")  # sockets of this pod; one runtime each
+    repository: str = ""  # URL or path of the model repository of models that name none
+    pool: str = Field(default="default", min_length=1)  # models whose placement.pool is this are loaded
+    cache_dir: Path | None = None  # copies of artifacts, by digest; None = below data_dir
+    scan_s: float = Field(default=1.0, gt=0, le=60)  # between two looks at the repository
+    settle_s: float = Field(default=1.0, ge=0, le=600)  # a version untouched for this long is a whole one
+    load_timeout_s: float = Field(default=120, gt=0)
+    # A worker that is let go answers what still comes until its links close, or nothing came for this long.
+    quiet_s: float = Field(default=1.0, gt=0, le=60)
+    worker_threads: int = Field(default=1, ge=1, le=64)  # of a framework inside one worker
+
+    @model_validator(mode="after")
+    def _sockets_fit(self) -> Self:
+        length = len(str(self.run_dir.absolute()).encode())
+        if length > _LONGEST_RUN_DIR_BYTES:
+            raise ValueError(
+                f"run_dir {self.run_dir} has {length} bytes; sockets leave room for {_LONGEST_RUN_DIR_BYTES}"
+            )
+        return self
+
+    def artifacts_dir(self) -> Path:
+        return self.cache_dir or self.data_dir / "artifacts" / self.run_dir.name

@@ -1,0 +1,89 @@
+"""What operators want, as etcd says it: the last good value of every key, and why others were refused."""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, Protocol
+
+from services.core import keys
+from services.core.model_spec import ModelSpec
+from services.core.names import is_model_name
+from services.core.route_spec import RouteSpec
+from services.core.spec import BadValueError
+
+
+class KeyChange(Protocol):
+    """One key as it is now; value None = deleted."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def value(self) -> bytes | None: ...
+    @property
+    def revision(self) -> int: ...
+
+
+class Refused(NamedTuple):
+    key: str
+    revision: int
+    reason: str
+    has_last_good: bool
+
+
+class Desired:
+    """models/ and routes/ as they hold for this pod."""
+
+    def __init__(self) -> None:
+        self.specs: dict[str, ModelSpec] = {}
+        self.routes: dict[str, RouteSpec] = {}
+        self.accepted: dict[str, int] = {}
+        self.refused: dict[str, str] = {}
+        self.revision = 0
+
+    def apply(self, changes: Iterable[KeyChange]) -> list[Refused]:
+        """Take changes in; the values that do not take effect."""
+        refused = []
+        for change in changes:
+            self.revision = max(self.revision, change.revision)
+            if change.value is None:
+                self._remove(change.key)
+                continue
+            try:
+                self._accept(change.key, change.value, change.revision)
+            except BadValueError as error:
+                self.refused[change.key] = str(error)
+                refused.append(Refused(change.key, change.revision, str(error), change.key in self.accepted))
+        return refused
+
+    def restore(self, key: str, value: bytes, revision: int) -> bool:
+        """Take an earlier revision of a refused key that has no last good value; whether it holds now."""
+        if key in self.accepted or key not in self.refused:
+            return True
+        reason = self.refused[key]
+        try:
+            self._accept(key, value, revision)
+        except BadValueError:
+            return False
+        self.refused[key] = reason
+        return True
+
+    def of_pool(self, pool: str) -> Mapping[str, ModelSpec]:
+        """The models that pods of `pool` load."""
+        return {model: spec for model, spec in self.specs.items() if spec.placement.pool == pool}
+
+    def _accept(self, key: str, value: bytes, revision: int) -> None:
+        model = key.removeprefix(keys.MODELS if key.startswith(keys.MODELS) else keys.ROUTES)
+        if not is_model_name(model):
+            raise BadValueError(f"{model!r} is not a model's name")
+        if key.startswith(keys.MODELS):
+            self.specs[model] = ModelSpec.parse(value)
+        else:
+            self.routes[model] = RouteSpec.parse(value)
+        self.accepted[key] = revision
+        self.refused.pop(key, None)
+
+    def _remove(self, key: str) -> None:
+        self.accepted.pop(key, None)
+        self.refused.pop(key, None)
+        if key.startswith(keys.MODELS):
+            self.specs.pop(key.removeprefix(keys.MODELS), None)
+        else:
+            self.routes.pop(key.removeprefix(keys.ROUTES), None)

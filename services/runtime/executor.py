@@ -1,0 +1,186 @@
+"""Runs batches as they come over a worker's links: one after the other, in the loop's own thread.
+
+A hand-off to a thread would cost more than most models take; the supervisor watches for batches that never end.
+"""
+
+import asyncio
+import time
+from collections import deque
+
+import numpy as np
+import structlog
+from numpy.typing import NDArray
+
+from services.chassis.link import Link
+from services.core.arrays import NUMPY_DTYPE, decode, encode
+from services.core.errors import FAILED_PRECONDITION, INTERNAL, INVALID_ARGUMENT, NOT_FOUND, UNAVAILABLE
+from services.core.signature import Signature
+from services.core.tensor import BYTES
+from services.runtime.backends import Backend
+from services.runtime.faults import describe
+from services.runtime.job import Job
+from services.runtime.stamp import Stamp
+from turnout.v1 import link_pb2 as pb
+
+_MAX_WAITING = 256  # batches; peers send at most `slots` each
+_TRACEBACKS_EVERY_S = 1.0
+_ENVELOPE_BYTES = 128  # a reply or tensor beside its data
+
+log = structlog.get_logger()
+
+
+class _BadBatchError(Exception):
+    """A batch that was not run: status and what would be right."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Executor:
+    """The worker's LinkHandler."""
+
+    def __init__(self, job: Job, backend: Backend, signature: Signature, stamp: Stamp) -> None:
+        self._job = job
+        self._run = backend.run
+        self._signature = signature
+        self._stamp = stamp
+        # None = no plain numpy type: decoded by the slower way.
+        self._inputs = {
+            spec.name: (spec.datatype, None if spec.datatype in {BYTES, "BF16"} else NUMPY_DTYPE[spec.datatype])
+            for spec in signature.inputs
+        }
+        self._outputs = [spec.name for spec in signature.outputs]
+        self._waiting: deque[tuple[Link, pb.Request]] = deque()
+        self._is_scheduled = False
+        self._last_traceback_s = float("-inf")
+        self._loop = asyncio.get_running_loop()
+        self.links: set[Link] = set()
+        self.last_work_s = self._loop.time()
+        self.all_closed = asyncio.Event()
+
+    def opened(self, link: Link) -> None:
+        self.links.add(link)
+        self.all_closed.clear()
+
+    def closed(self, link: Link, reason: str) -> None:
+        self.links.discard(link)
+        self._waiting = deque(entry for entry in self._waiting if entry[0] is not link)
+        if not self.links:
+            self.all_closed.set()
+        log.debug("link_closed", peer=link.peer.instance, reason=reason)
+
+    def received(self, link: Link, frame: pb.Frame) -> None:
+        if frame.cancels:
+            gone = set(frame.cancels)
+            self._waiting = deque(entry for entry in self._waiting if entry[0] is not link or entry[1].id not in gone)
+        for request in frame.requests:
+            if len(self._waiting) >= _MAX_WAITING:
+                self._refuse(link, request, UNAVAILABLE, f"over {_MAX_WAITING} batches wait for this worker")
+            else:
+                self._waiting.append((link, request))
+        if self._waiting and not self._is_scheduled:
+            self._next()
+
+    def _next(self) -> None:
+        """Run one batch; the next one has its own turn, so that this one's reply leaves first."""
+        self._is_scheduled = False
+        if not self._waiting:
+            return
+        link, request = self._waiting.popleft()
+        self._execute(link, request)
+        self.last_work_s = self._loop.time()
+        if self._waiting:
+            self._is_scheduled = True
+            self._loop.call_soon(self._next)
+
+    def _execute(self, link: Link, request: pb.Request) -> None:
+        try:
+            inputs = self._decode(request)
+        except _BadBatchError as error:
+            self._refuse(link, request, error.code, str(error))
+            return
+        began = time.monotonic_ns()
+        self._stamp.begin(began)
+        try:
+            outputs = self._run(inputs)
+            compute_ns = time.monotonic_ns() - began
+            self._answer(link, request, outputs, compute_ns)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a model raises is the batch's own error
+            self._raised(link, request, error)
+        finally:
+            self._stamp.end(time.monotonic_ns())
+
+    def _decode(self, request: pb.Request) -> dict[str, NDArray]:
+        job = self._job
+        if request.digest and request.digest != job.digest:
+            raise _BadBatchError(FAILED_PRECONDITION, f"digest {request.digest} was asked for, this is {job.digest}")
+        if request.model != job.model or request.version != job.version:
+            asked = f"{request.model}/{request.version}"
+            raise _BadBatchError(NOT_FOUND, f"{asked} was asked for, this worker serves {job.model}/{job.version}")
+        arrays: dict[str, NDArray] = {}
+        known = self._inputs
+        for tensor in request.inputs:
+            name = tensor.name
+            if name not in known:
+                raise _BadBatchError(INVALID_ARGUMENT, f"no input {name!r}; inputs are {', '.join(known)}")
+            datatype, dtype = known[name]
+            if tensor.datatype != datatype:
+                raise _BadBatchError(INVALID_ARGUMENT, f"input {name!r} is {datatype}, not {tensor.datatype}")
+            shape = tuple(tensor.shape)
+            try:
+                if dtype is None:
+                    arrays[name] = decode(datatype, shape, tensor.data)
+                else:
+                    arrays[name] = np.frombuffer(tensor.data, dtype).reshape(shape)
+            except ValueError as error:
+                raise _BadBatchError(INVALID_ARGUMENT, f"input {name!r}: {error}") from None
+        if len(arrays) != len(known):
+            missing = ", ".join(name for name in known if name not in arrays)
+            raise _BadBatchError(INVALID_ARGUMENT, f"input {missing} is missing")
+        return arrays
+
+    def _answer(self, link: Link, request: pb.Request, outputs: dict[str, NDArray], compute_ns: int) -> None:
+        parts = []
+        size = _ENVELOPE_BYTES
+        rows = request.rows if self._signature.batches else None
+        for name in request.outputs or self._outputs:
+            array = outputs[name]
+            if rows is not None and array.shape[:1] != (rows,):
+                raise ValueError(f"output {name!r} has shape {list(array.shape)} for a batch of {rows} rows")
+            datatype, data = encode(array)
+            parts.append((name, datatype, array.shape, data))
+            size += len(data) + _ENVELOPE_BYTES
+        reply = link.frame_for(size).replies.add()
+        reply.id = request.id
+        reply.executed = pb.EXECUTED_YES
+        for name, datatype, shape, data in parts:
+            tensor = reply.outputs.add()
+            tensor.name = name
+            tensor.datatype = datatype
+            tensor.shape.extend(shape)
+            tensor.data = data
+        reply.stages_ns.extend((0, compute_ns, 0))
+        reply.total_ns = compute_ns
+        reply.batch_rows = request.rows
+        reply.digest = self._job.digest
+        reply.final = True
+
+    def _raised(self, link: Link, request: pb.Request, error: BaseException) -> None:
+        now = self._loop.time()
+        if now - self._last_traceback_s >= _TRACEBACKS_EVERY_S:
+            self._last_traceback_s = now
+            log.error("model_raised", request_id=request.request_id, rows=request.rows, exc_info=error)
+        self._reply(link, request, INTERNAL, describe(error), pb.EXECUTED_YES)
+
+    def _refuse(self, link: Link, request: pb.Request, code: int, message: str) -> None:
+        self._reply(link, request, code, message, pb.EXECUTED_NO)
+
+    def _reply(self, link: Link, request: pb.Request, code: int, message: str, executed: pb.Executed) -> None:
+        reply = link.frame_for(_ENVELOPE_BYTES + len(message)).replies.add()
+        reply.id = request.id
+        reply.code = code
+        reply.message = message
+        reply.executed = executed
+        reply.digest = self._job.digest
+        reply.final = True

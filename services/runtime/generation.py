@@ -1,0 +1,65 @@
+"""The instances of one artifact of one model version: started together, swapped and let go together."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from services.core.model_spec import ModelSpec
+from services.runtime.supervisor import Bounds, Supervisor
+from services.runtime.wanted import Progress
+from turnout.v1 import runtime_pb2 as pb
+
+
+class Plan(NamedTuple):
+    """What instances are made from: another plan means other processes."""
+
+    model: str
+    version: str
+    digest: str
+    framework: str
+    file: str
+    trusted: bool
+
+
+class Generation:
+    """Instances of one plan. `start` makes and runs one; it is called again when the model's `count` grows."""
+
+    def __init__(self, plan: Plan, spec: ModelSpec, start: Callable[[Plan, ModelSpec], Supervisor]) -> None:
+        self.plan = plan
+        self.spec = spec
+        self.supervisors = [start(plan, spec) for _ in range(spec.count)]
+        self._start = start
+
+    def adjust(self, spec: ModelSpec, let_go: Callable[[Supervisor], None]) -> None:
+        """Take a spec that needs no other processes: bounds, slots and count."""
+        if spec == self.spec:
+            return
+        self.spec = spec
+        for supervisor in self.supervisors:
+            supervisor.adjust(Bounds(spec.limits, spec.batching.slots))
+        for extra in self.supervisors[spec.count :]:
+            let_go(extra)
+        del self.supervisors[spec.count :]
+        missing = spec.count - len(self.supervisors)
+        self.supervisors += [self._start(self.plan, spec) for _ in range(missing)]
+
+    @property
+    def progress(self) -> Progress:
+        """READY once every instance that has not failed is; FAILED when all have."""
+        states = {supervisor.state for supervisor in self.supervisors}
+        if states == {pb.FAILED}:
+            return Progress.FAILED
+        return Progress.READY if pb.READY in states and states <= {pb.READY, pb.FAILED} else Progress.PENDING
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether any instance is ready."""
+        return any(supervisor.state == pb.READY for supervisor in self.supervisors)
+
+    @property
+    def reason(self) -> str:
+        """What the first instance that is not well says."""
+        return next((s.instance.reason for s in self.supervisors if s.state != pb.READY and s.instance.reason), "")
+
+    def stop(self) -> None:
+        for supervisor in self.supervisors:
+            supervisor.stop()

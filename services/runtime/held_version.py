@@ -1,0 +1,205 @@
+"""One version of one model in this pod: fetched, started, swapped for new content, let go."""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from services.core.model_spec import ModelSpec
+from services.core.names import ModelVersion
+from services.core.registry import InventoryVersion
+from services.runtime.artifact_cache import ArtifactCache, ChangedError, Fetched
+from services.runtime.catalog import Sighting
+from services.runtime.generation import Generation, Plan
+from services.runtime.supervisor import Supervisor
+from services.runtime.wanted import Progress
+from turnout.v1 import runtime_pb2 as pb
+
+_READ_AGAIN_S = 5.0
+UNLOADED = "unloaded"  # Triton's word for a version that is there and not asked for
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What a held version works with."""
+
+    cache: ArtifactCache
+    start: Callable[[Plan, ModelSpec], Supervisor]  # make an instance and run it
+    spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
+    wake: Callable[[], None]  # something changed: reconcile again
+
+
+class HeldVersion:
+    """`want` is called on every reconcile while the version is wanted, `release` once it no longer is."""
+
+    def __init__(self, identity: ModelVersion, means: Means) -> None:
+        self.identity = identity
+        self.current: Generation | None = None
+        self.next: Generation | None = None  # loads beside `current`, to take its place
+        self.fault = ""  # why the repository's present content is not served
+        self._means = means
+        self._leaving: list[Supervisor] = []
+        self._fetch: asyncio.Task[None] | None = None
+        self._asked: tuple[object, ...] | None = None  # what was fetched last: fingerprint and framework
+        self._fetched: Fetched | None = None
+        self._read_again_at_s = 0.0
+        self._is_pending = False
+        self._is_released = False
+
+    def want(self, spec: ModelSpec, sighting: Sighting | None, *, is_settled: bool) -> None:
+        """Come one step nearer to serving what the repository holds, as `spec` (of this version) says."""
+        self._is_released = False
+        self._is_pending = sighting is not None and not is_settled and self.current is None
+        if sighting is None and self.current is None:
+            self.fault = "not in the repository"
+        elif sighting is not None and is_settled:
+            self._fetch_new(spec, sighting)
+        fetched = self._fetched
+        if fetched is not None and fetched.found is not None:
+            file = fetched.found.file
+            plan = Plan(*self.identity, fetched.digest, fetched.found.framework, str(file), spec.trusted)
+            self._advance(plan, spec)
+        elif self.current is not None:
+            self.current.adjust(spec, self._let_go)
+        self._swap()
+
+    def release(self) -> None:
+        """Let all instances go."""
+        self._is_released = True
+        for generation in (self.current, self.next):
+            if generation is not None:
+                self._retire(generation)
+        self.current = self.next = None
+
+    async def left(self) -> None:
+        """Wait until every instance that was let go has ended."""
+        for supervisor in self._still_leaving():
+            await supervisor.ended.wait()
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether nothing of it is left in this process."""
+        return self.current is None and not self.is_fetching and not self._still_leaving()
+
+    @property
+    def is_fetching(self) -> bool:
+        return self._fetch is not None and not self._fetch.done()
+
+    @property
+    def progress(self) -> Progress:
+        if self.current is not None:
+            return Progress.READY if self.current.is_serving else self.current.progress
+        return Progress.PENDING if self._is_pending or self.is_fetching or not self.fault else Progress.FAILED
+
+    def digests(self) -> set[str]:
+        """Of every copy that is in use or about to be."""
+        used = {generation.plan.digest for generation in (self.current, self.next) if generation is not None}
+        used |= {supervisor.instance.digest for supervisor in self._still_leaving()}
+        return used | ({self._fetched.digest} if self._fetched else set())
+
+    def instances(self) -> Iterator[pb.Instance]:
+        for generation in (self.current, self.next):
+            if generation is not None:
+                yield from (supervisor.instance for supervisor in generation.supervisors)
+        yield from (supervisor.instance for supervisor in self._still_leaving())
+
+    def inventory(self) -> InventoryVersion:
+        """In Triton's words."""
+        current = self.current
+        if current is None:
+            if self._still_leaving():
+                return InventoryVersion(state="UNLOADING")
+            if self._is_released:
+                return InventoryVersion(state="UNAVAILABLE", reason=UNLOADED)
+            state = "LOADING" if self.progress is Progress.PENDING else "UNAVAILABLE"
+            return InventoryVersion(state=state, reason=self.fault)
+        reason = self.fault or (self.next.reason if self.next else "") or current.reason
+        states = {Progress.READY: "READY", Progress.PENDING: "LOADING", Progress.FAILED: "UNAVAILABLE"}
+        return InventoryVersion.model_validate(
+            {"state": states[self.progress], "reason": reason, "digest": current.plan.digest}
+        )
+
+    # -- fetching
+
+    def _fetch_new(self, spec: ModelSpec, sighting: Sighting) -> None:
+        asked = (sighting.artifact, spec.framework)
+        if self.is_fetching or asked == self._asked or time.monotonic() < self._read_again_at_s:
+            return
+        self._asked = asked
+        self._fetch = self._means.spawn(self._fetch_one(spec, sighting))
+
+    async def _fetch_one(self, spec: ModelSpec, sighting: Sighting) -> None:
+        try:
+            fetched = await self._means.cache.fetch(sighting.artifact, spec.framework)
+        except ChangedError as error:
+            self._fail(f"not whole yet: {error}")  # its next change is seen by the next look
+        except OSError as error:
+            self._asked = None
+            self._read_again_at_s = time.monotonic() + _READ_AGAIN_S
+            self._fail(f"cannot be read: {error}")
+        else:
+            self._fetched = fetched
+            self.fault = ""
+            if fetched.fault:
+                self._fail(fetched.fault)
+        finally:
+            self._means.wake()
+
+    def _fail(self, fault: str) -> None:
+        self.fault = fault
+        log.warning("artifact_refused", model=self.identity.model, version=self.identity.version, reason=fault)
+
+    # -- instances
+
+    def _advance(self, plan: Plan, spec: ModelSpec) -> None:
+        if self.current is None:
+            self.current = self._start(plan, spec)
+        elif self.current.plan == plan:
+            if self.next is not None:  # the repository went back to what is served
+                self._retire(self.next)
+                self.next = None
+            self.current = self._adjusted(self.current, spec)
+        elif self.next is None or self.next.plan != plan:
+            if self.next is not None:
+                self._retire(self.next)
+            self.next = self._start(plan, spec)
+        else:
+            self.next = self._adjusted(self.next, spec)
+
+    def _adjusted(self, generation: Generation, spec: ModelSpec) -> Generation:
+        """The generation under a changed spec; one that has failed gets another chance."""
+        if generation.progress is Progress.FAILED and generation.spec != spec:
+            self._retire(generation)
+            return self._start(generation.plan, spec)
+        generation.adjust(spec, self._let_go)
+        return generation
+
+    def _swap(self) -> None:
+        """Let the new generation take over once it is ready, or at once where the old one serves nothing."""
+        current, following = self.current, self.next
+        if current is None or following is None:
+            return
+        if following.progress is Progress.READY or current.progress is Progress.FAILED:
+            log.info("version_swapped", model=self.identity.model, version=self.identity.version)
+            self._retire(current)
+            self.current, self.next = following, None
+
+    def _start(self, plan: Plan, spec: ModelSpec) -> Generation:
+        return Generation(plan, spec, self._means.start)
+
+    def _retire(self, generation: Generation) -> None:
+        for supervisor in generation.supervisors:
+            self._let_go(supervisor)
+
+    def _let_go(self, supervisor: Supervisor) -> None:
+        supervisor.stop()
+        self._leaving.append(supervisor)
+
+    def _still_leaving(self) -> list[Supervisor]:
+        self._leaving = [supervisor for supervisor in self._leaving if not supervisor.ended.is_set()]
+        return self._leaving

@@ -1,0 +1,27 @@
+"""What a worker process is told when it starts."""
+
+from pathlib import Path
+
+from services.core.names import ModelName, Version
+from services.core.spec import Spec
+
+
+class Job(Spec):
+    """One instance: its model, where it listens, and the two files that it inherits from its supervisor."""
+
+    id: str
+    model: ModelName
+    version: Version
+    digest: str
+    framework: str
+    file: Path  # the artifact
+    socket: Path  # where the worker's link listens
+    trusted: bool = False
+    threads: int = 1
+    max_batch_size: int = 1  # rows of the larger warm-up
+    quiet_s: float = 1.0  # silence after which a worker that drains is done
+    log_level: str = "info"
+    # Filled in when the process is started.
+    parent: int = 0  # process id of the supervisor
+    reports_fd: int = -1  # socket: reports go out, its end means that the supervisor is gone
+    stamp_fd: int = -1  # memory file: when the batch in progress began

@@ -1,0 +1,229 @@
+"""Keeps one instance alive: LOADING -> READY -> (BACKOFF -> LOADING)* -> FAILED, and DRAINING when it is let go."""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import structlog
+
+from services.core.model_spec import Limits
+from services.runtime.backoff import Restarts
+from services.runtime.job import Job
+from services.runtime.metrics import RuntimeMetrics
+from services.runtime.process import WorkerProcess, describe_exit
+from turnout.v1 import runtime_pb2 as pb
+
+_SHORTEST_POLL_S, _LONGEST_POLL_S = 0.05, 1.0
+_LEAST_SILENCE_MS = 5000  # a busy machine is no reason to kill
+
+
+class Failure(NamedTuple):
+    """Why a life of the worker ended."""
+
+    kind: str  # of a closed set, for metrics: exit, memory, execution, silent, load, artifact, spawn
+    reason: str
+    is_final: bool = False
+    ready_for_s: float = 0.0
+
+
+@dataclass
+class Bounds:
+    """What of the model's spec may change while the instance runs."""
+
+    limits: Limits
+    slots: int
+
+
+class Supervisor:
+    """One instance. `instance` is what the control stream says of it; `on_change` is called after each change."""
+
+    def __init__(
+        self,
+        job: Job,
+        bounds: Bounds,
+        on_change: Callable[[], None],
+        metrics: RuntimeMetrics,
+        *,
+        load_timeout_s: float,
+        drain_s: float,
+    ) -> None:
+        self.bounds = bounds
+        self.instance = pb.Instance(
+            id=job.id, model=job.model, version=job.version, digest=job.digest, state=pb.LOADING,
+            data_socket=str(job.socket), slots=bounds.slots,
+        )  # fmt: skip
+        self.ended = asyncio.Event()
+        self._job = job
+        self._on_change = on_change
+        self._metrics = metrics
+        self._load_timeout_s = load_timeout_s
+        self._drain_s = drain_s
+        self._restarts = Restarts(random.Random())  # noqa: S311 - jitter
+        self._stop = asyncio.Event()
+        self._log = structlog.get_logger().bind(worker=job.id, model=job.model, version=job.version)
+
+    @property
+    def state(self) -> pb.InstanceState:
+        return self.instance.state
+
+    def adjust(self, bounds: Bounds) -> None:
+        """Take changed bounds; they hold from the next look on."""
+        self.bounds = bounds
+        if self.instance.slots != bounds.slots:
+            self.instance.slots = bounds.slots
+            self._on_change()
+
+    def stop(self) -> None:
+        """Let the instance go: batches in flight finish, then its process ends."""
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Supervise until stopped; never raises but CancelledError, which kills the process."""
+        try:
+            while not self._stop.is_set():
+                failure = await self._live()
+                if failure is None:
+                    return
+                self._metrics.failures.labels(self._job.model, self._job.version, failure.kind).inc()
+                delay_s = None if failure.is_final else self._delay_s(failure)
+                if delay_s is None:
+                    self._give_up(failure)
+                    await self._stop.wait()
+                    return
+                self._log.warning("worker_failed", reason=failure.reason, restarts_in_s=round(delay_s, 3))
+                self._set(pb.BACKOFF, failure.reason)
+                await _wait(self._stop, delay_s)
+        finally:
+            with contextlib.suppress(KeyError):
+                self._metrics.memory_bytes.remove(self._job.id)
+            self._job.socket.unlink(missing_ok=True)
+            self.ended.set()
+
+    def _delay_s(self, failure: Failure) -> float | None:
+        delay_s = self._restarts.delay_s(self.bounds.limits.max_restarts, failure.ready_for_s)
+        self.instance.restarts = self._restarts.total
+        return delay_s
+
+    def _give_up(self, failure: Failure) -> None:
+        reason = failure.reason
+        if not failure.is_final:
+            reason = f"given up after {self._restarts.in_a_row} failures in a row; the last: {reason}"
+        self._log.error("instance_failed", reason=reason)
+        self._set(pb.FAILED, reason)
+
+    async def _live(self) -> Failure | None:
+        """One process from start to end; None when it ended because it was told to."""
+        try:
+            worker = await WorkerProcess.start(self._job, self._log)
+        except OSError as error:
+            return Failure("spawn", f"its process could not be started: {error}")
+        stopping = asyncio.get_running_loop().create_task(self._stop.wait())
+        try:
+            self._set(pb.LOADING, "", pid=worker.pid)
+            return await self._load(worker, stopping) or await self._watch(worker, stopping)
+        finally:
+            stopping.cancel()
+            worker.kill()
+            self.instance.pid = 0
+            await worker.close()
+
+    async def _load(self, worker: WorkerProcess, stopping: asyncio.Task) -> Failure | None:
+        """Wait until the worker is READY (or told to stop); else why it is not."""
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        report = loop.create_task(worker.report())
+        try:
+            while not (report.done() or stopping.done()):
+                left_s = began_s + self._load_timeout_s - loop.time()
+                if left_s <= 0:
+                    return Failure("load", f"did not load within {self._load_timeout_s:g} s")
+                await asyncio.wait(
+                    {report, stopping}, timeout=min(left_s, _LONGEST_POLL_S), return_when=asyncio.FIRST_COMPLETED
+                )
+                if failure := self._over_memory(worker):
+                    return failure
+            if not report.done():
+                return None
+            return await self._loaded(worker, report.result(), loop.time() - began_s)
+        finally:
+            report.cancel()
+
+    async def _loaded(self, worker: WorkerProcess, report: pb.Instance | None, load_s: float) -> Failure | None:
+        if report is None:
+            worker.kill()
+            status = await worker.close()
+            said = f"; it last said: {worker.last_line}" if worker.last_line else ""
+            return Failure("load", f"its process {describe_exit(status)} while loading{said}")
+        if report.state != pb.READY:
+            is_final = report.state == pb.FAILED
+            return Failure("artifact" if is_final else "load", report.reason, is_final)
+        self._metrics.load_seconds.labels(self._job.framework).observe(load_s)
+        self._metrics.loads.labels(self._job.model, self._job.version).inc()
+        self.instance.signature.CopyFrom(report.signature)
+        self._set(pb.READY, report.reason)
+        self._log.info("instance_ready", load_s=round(load_s, 3), batches=report.signature.batches)
+        return None
+
+    async def _watch(self, worker: WorkerProcess, stopping: asyncio.Task) -> Failure | None:
+        loop = asyncio.get_running_loop()
+        ready_s = loop.time()
+        while True:
+            poll_s = self.bounds.limits.max_execution_ms / 4000
+            await asyncio.wait(
+                {worker.exited, stopping},
+                timeout=min(_LONGEST_POLL_S, max(_SHORTEST_POLL_S, poll_s)),
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            ready_for_s = loop.time() - ready_s
+            if worker.exited.done():
+                reason = f"its process {describe_exit(worker.exited.result())}"
+                return None if stopping.done() else Failure("exit", reason, ready_for_s=ready_for_s)
+            if stopping.done():
+                await self._drain(worker)
+                return None
+            if failure := self._over_memory(worker) or self._over_time(worker):
+                return failure._replace(ready_for_s=ready_for_s)
+
+    def _over_memory(self, worker: WorkerProcess) -> Failure | None:
+        limit = self.bounds.limits.max_memory_bytes
+        used = worker.memory_bytes()
+        self._metrics.memory_bytes.labels(self._job.id).set(used)
+        if limit is None or used <= limit:
+            return None
+        return Failure("memory", f"used {used} bytes of memory, over limits.max_memory_bytes {limit}")
+
+    def _over_time(self, worker: WorkerProcess) -> Failure | None:
+        limit = self.bounds.limits.max_execution_ms
+        busy_ms = worker.busy_ms()
+        if busy_ms > limit:
+            return Failure("execution", f"ran one batch for {busy_ms:.0f} ms, over limits.max_execution_ms {limit}")
+        silent_ms = worker.silent_ms()
+        if silent_ms > max(limit, _LEAST_SILENCE_MS):
+            return Failure("silent", f"showed no sign of life for {silent_ms:.0f} ms between batches")
+        return None
+
+    async def _drain(self, worker: WorkerProcess) -> None:
+        """The batcher hears DRAINING and sends nothing new; the worker ends by itself when all is answered."""
+        self._set(pb.DRAINING, "")
+        worker.terminate()
+        done, _ = await asyncio.wait({worker.exited}, timeout=self._drain_s)
+        if not done:
+            self._log.warning("drain_timed_out", waited_s=self._drain_s)
+
+    def _set(self, state: pb.InstanceState, reason: str, *, pid: int | None = None) -> None:
+        self.instance.state = state
+        self.instance.reason = reason
+        if pid is not None:
+            self.instance.pid = pid
+        self._on_change()
+
+
+async def _wait(event: asyncio.Event, timeout_s: float) -> None:
+    try:
+        async with asyncio.timeout(timeout_s):
+            await event.wait()
+    except TimeoutError:
+        pass

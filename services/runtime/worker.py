@@ -1,0 +1,138 @@
+"""The worker process: one model version, loaded, warmed up and run until its supervisor lets it go.
+
+Run as `python -m services.runtime.worker JOB` with a Job as JSON.
+"""
+
+import asyncio
+import gc
+import signal
+import socket
+import sys
+import time
+
+import structlog
+import uvloop
+
+from services.chassis.link import PROTOCOL, listen
+from services.chassis.logs import set_up
+from services.chassis.process import die_with_parent, keep_freed_memory
+from services.chassis.wire import signature_to_proto
+from services.core.signature import Signature
+from services.runtime import report
+from services.runtime.backends import Backend, BadArtifactError, Options, backend_for
+from services.runtime.executor import Executor
+from services.runtime.faults import describe
+from services.runtime.job import Job
+from services.runtime.stamp import Stamp
+from services.runtime.warm_up import checked, warm_up
+from turnout.v1 import link_pb2 as pb
+from turnout.v1 import runtime_pb2
+
+_PULSE_S = 0.5
+
+log = structlog.get_logger()
+
+
+def main(argument: str) -> int:
+    """Load, then serve; the exit status."""
+    job = Job.parse(argument.encode())
+    die_with_parent(job.parent, signal.SIGKILL)
+    keep_freed_memory()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the supervisor
+    set_up(job.log_level, instance=job.id, model=job.model, version=job.version)
+    with socket.socket(fileno=job.reports_fd) as channel:
+        try:
+            backend, signature, note = load(job)
+        except Exception as error:
+            is_final = isinstance(error, BadArtifactError)
+            reason = str(error) if is_final else describe(error)
+            log.exception("load_failed", reason=reason, exc_info=None if is_final else error)
+            state = runtime_pb2.FAILED if is_final else runtime_pb2.BACKOFF
+            report.send(channel, runtime_pb2.Instance(id=job.id, state=state, reason=reason))
+            return 1
+        uvloop.run(serve(job, backend, signature, note, channel))
+        backend.unload()
+    return 0
+
+
+def load(job: Job) -> tuple[Backend, Signature, str]:
+    """The backend with its model warm, its signature, and why it does not batch though its artifact says so."""
+    began = time.monotonic()
+    backend = backend_for(job.framework)
+    signature = backend.load(job.file, Options(trusted=job.trusted, threads=job.threads))
+    loaded_s = time.monotonic() - began
+    signature, note = checked(backend.run, signature)
+    if note:
+        log.warning("batching_switched_off", reason=note)
+    try:
+        warm_up(backend.run, signature, job.max_batch_size)
+    except Exception as error:  # noqa: BLE001 - synthetic rows need not be valid ones
+        log.warning("warm_up_failed", reason=describe(error))
+    gc.collect()
+    gc.freeze()  # what is loaded stays: later collections need not look at it
+    log.info("loaded", framework=job.framework, load_s=round(loaded_s, 3), total_s=round(time.monotonic() - began, 3))
+    return backend, signature, note
+
+
+async def serve(job: Job, backend: Backend, signature: Signature, note: str, channel: socket.socket) -> None:
+    """Answer batches until told to stop, or until the supervisor is gone."""
+    stop = asyncio.Event()
+    orphaned = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, stop.set)
+    stamp = Stamp(job.stamp_fd)
+    executor = Executor(job, backend, signature, stamp)
+    hello = pb.Hello(service="runtime", instance=job.id, protocol=PROTOCOL)
+    # The kernel tells when a peer on this host is gone, and a long batch must not look like a dead peer.
+    server = await listen(f"unix:{job.socket}", executor, hello, keepalive_s=0)
+    ready = runtime_pb2.Instance(
+        id=job.id, state=runtime_pb2.READY, reason=note, signature=signature_to_proto(signature)
+    )
+    report.send(channel, ready)
+    channel.setblocking(False)
+
+    def beat() -> None:
+        stamp.beat(time.monotonic_ns())
+        loop.call_later(_PULSE_S, beat)
+
+    def on_channel() -> None:
+        try:
+            gone = not channel.recv(4096)
+        except BlockingIOError:
+            return
+        except OSError:
+            gone = True
+        if gone:
+            loop.remove_reader(channel)
+            orphaned.set()
+            stop.set()
+
+    beat()
+    loop.add_reader(channel, on_channel)
+    try:
+        await stop.wait()
+        if not orphaned.is_set():
+            server.drain("the instance is let go")
+            await _quiet(executor, job.quiet_s)
+    finally:
+        loop.remove_reader(channel)
+        await server.close()
+
+
+async def _quiet(executor: Executor, quiet_s: float) -> None:
+    """Wait until every link was closed by its peer, or no batch came for `quiet_s`."""
+    loop = asyncio.get_running_loop()
+    executor.last_work_s = loop.time()
+    while executor.links:
+        left_s = executor.last_work_s + quiet_s - loop.time()
+        if left_s <= 0:
+            return
+        try:
+            async with asyncio.timeout(left_s):
+                await executor.all_closed.wait()
+        except TimeoutError:
+            continue
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

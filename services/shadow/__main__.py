@@ -1,0 +1,7 @@
+"""Run the comparator: `python -m services.shadow`, settings TURNOUT_SHADOW_NAME."""
+
+from services.chassis.lifecycle import run
+from services.shadow.app import build
+from services.shadow.config import ShadowConfig
+
+run("shadow", ShadowConfig, build)

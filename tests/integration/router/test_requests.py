@@ -1,0 +1,498 @@
+"""Requests through a real router: answers, deadlines, cancels and second tries."""
+
+import asyncio
+import signal
+
+import aiohttp
+import grpc
+import grpc.aio
+import pytest
+
+from inference import grpc_service_pb2 as pb
+from services.core import keys
+from services.core.registry import Endpoint
+from tests.support.puppets import X, echo, floats, refuse, signature, silence
+from tests.support.router_mesh import TIMEOUT_S, Model, RouterMesh, infer_request, rest_request, until
+from tests.support.service_process import started
+from turnout.v1 import link_pb2
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+OK, DEADLINE = grpc.StatusCode.OK, grpc.StatusCode.DEADLINE_EXCEEDED
+UNAVAILABLE, INTERNAL = grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INTERNAL
+NO, MAYBE, YES = link_pb2.EXECUTED_NO, link_pb2.EXECUTED_MAYBE, link_pb2.EXECUTED_YES
+LATE_S = 0.25  # allowed on a busy machine
+
+
+async def test_an_answer_has_the_outputs_the_version_and_the_id(mesh: RouterMesh) -> None:
+    model = await mesh.model("3")
+    request = infer_request(model.name, 1.5, 2.5)
+    request.id = "a-1"
+
+    for asked in (request, infer_request(model.name, 1.5, 2.5), infer_request(model.name, 1.5, 2.5)):
+        answer = await mesh.call(asked)
+
+        assert answer.code == OK
+        response = answer.response
+        assert response is not None
+        assert (response.model_name, response.model_version, response.id) == (model.name, "3", asked.id)
+        assert [(o.name, o.datatype, list(o.shape)) for o in response.outputs] == [("y", "FP32", [2, 2])]
+        assert list(response.raw_output_contents) == [floats(1.5, 1.5, 2.5, 2.5)]
+
+
+async def test_the_same_over_rest(mesh: RouterMesh) -> None:
+    model = await mesh.model("3")
+
+    answer = await model.rest(rest_request(1.5, 2.5, id="a-1"))
+
+    output = {"name": "y", "datatype": "FP32", "shape": [2, 2], "data": [1.5, 1.5, 2.5, 2.5]}
+    assert answer.body == {"model_name": model.name, "model_version": "3", "id": "a-1", "outputs": [output]}
+
+
+async def test_typed_contents_reach_the_batcher_as_raw_bytes(mesh: RouterMesh) -> None:
+    model = await mesh.model(signature=signature([("x", "INT64", [-1])], [("y", "INT64", [-1])]))
+    request = pb.ModelInferRequest(model_name=model.name)
+    tensor = request.inputs.add(name="x", datatype="INT64", shape=[2])
+    tensor.contents.int64_contents.extend([-1, 1 << 62])
+
+    answer = await mesh.call(request)
+
+    assert answer.response is not None
+    assert answer.response.raw_output_contents[0] == (-1).to_bytes(8, "little", signed=True) + (1 << 62).to_bytes(
+        8, "little"
+    )
+
+
+async def test_what_the_caller_asked_for_reaches_the_batcher(mesh: RouterMesh) -> None:
+    model = await mesh.model(signature=signature([X], [("y", "FP32", (-1, 2)), ("z", "FP32", (-1, 2))]))
+    request = infer_request(model.name, 1.0)
+    request.outputs.add(name="z")
+    request.parameters["priority"].uint64_param = 2
+    request.parameters["timeout"].int64_param = 5000
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+    await mesh.call(request, timeout_s=5, metadata=[("traceparent", trace)])
+    await model.rest(
+        rest_request(1.0, outputs=[{"name": "z"}], parameters={"priority": 2, "timeout": 5000}),
+        headers={"X-Request-Timeout-Ms": "5000"},
+    )
+
+    for sent in model.batcher.requests:
+        assert (list(sent.outputs), sent.priority, sent.queue_timeout_us, sent.rows) == (["z"], 2, 5000, 1)
+        assert 3_000_000 < sent.deadline_us < 5_100_000  # gRPC rounds up
+    assert len(model.batcher.requests) == 2
+
+
+async def test_arm_timing_and_request_id_come_with_the_answer(mesh: RouterMesh) -> None:
+    model = await mesh.model()
+    asked = [("turnout-timing", "1"), ("x-request-id", "r-7")]
+
+    plain = await model.call()
+    timed = await model.call(metadata=asked)
+    rest = await model.rest(rest_request(1.0), headers=dict(asked))
+
+    assert {"turnout-arm": "stable"}.items() <= plain.trailing.items()
+    assert "turnout-timing" not in plain.trailing
+    assert (timed.trailing["x-request-id"], rest.headers["x-request-id"]) == ("r-7", "r-7")
+    assert rest.headers["turnout-arm"] == "stable"
+    for text in (timed.trailing["turnout-timing"], rest.headers["Server-Timing"]):
+        stages = dict(part.split(";dur=") for part in text.split(", "))
+        assert list(stages) == (
+            "parse auth route features link queue assemble worker_wait h2d compute d2h scatter serialize total".split()
+        )
+        parts = sum(float(value) for name, value in stages.items() if name != "total")
+        assert parts == pytest.approx(float(stages["total"]), abs=0.05 * float(stages["total"]) + 0.05)
+
+
+async def test_the_callers_own_internal_headers_mean_nothing(mesh: RouterMesh) -> None:
+    model = await mesh.model("1", "2", spec={"default_version": "1"})
+    forged = [("turnout-arm", "canary"), ("turnout-version", "2"), ("turnout-shadow", "1")]
+
+    answer = await model.call(metadata=forged)
+
+    assert answer.trailing["turnout-arm"] == "stable"
+    assert not model.batcher.requests[-1].shadow
+
+
+async def test_metadata_and_readiness_by_both_protocols(mesh: RouterMesh) -> None:
+    model = await mesh.model("1", "10")
+    stub = mesh.stub
+
+    live = await stub.ServerLive(pb.ServerLiveRequest(), timeout=TIMEOUT_S)
+    ready = await stub.ServerReady(pb.ServerReadyRequest(), timeout=TIMEOUT_S)
+    server = await stub.ServerMetadata(pb.ServerMetadataRequest(), timeout=TIMEOUT_S)
+    metadata = await stub.ModelMetadata(pb.ModelMetadataRequest(name=model.name), timeout=TIMEOUT_S)
+    rest = await mesh.rest(f"/v2/models/{model.name}", method="GET")
+
+    assert (live.live, ready.ready, server.name) == (True, True, "turnout")
+    described = [("x", "FP32", [-1, 2])]
+    assert [(i.name, i.datatype, list(i.shape)) for i in metadata.inputs] == described
+    assert (metadata.name, list(metadata.versions), metadata.platform) == (model.name, ["1", "10"], "puppet")
+    assert rest.body == {
+        "name": model.name,
+        "versions": ["1", "10"],
+        "platform": "puppet",
+        "inputs": [{"name": "x", "datatype": "FP32", "shape": [-1, 2]}],
+        "outputs": [{"name": "y", "datatype": "FP32", "shape": [-1, 2]}],
+    }
+    for path, status in [
+        ("/v2", 200),
+        ("/v2/health/live", 200),
+        ("/v2/health/ready", 200),
+        (f"/v2/models/{model.name}/ready", 200),
+        (f"/v2/models/{model.name}/versions/10/ready", 200),
+        (f"/v2/models/{model.name}/versions/7/ready", 404),
+        ("/v2/models/nobody/ready", 404),
+    ]:
+        assert ((await mesh.rest(path, method="GET")).status, path) == (status, path)
+    assert model.name in (await mesh.rest("/v2/models", method="GET")).body["models"]
+
+
+async def test_readiness_tells_unknown_from_unready(mesh: RouterMesh) -> None:
+    model = await mesh.model("1", "2", spec={"default_version": "1"})
+    model.batcher.drop(model.name, "1")
+    await mesh.put("status/runtime/r/inventory", {"models": {model.name: {"1": {"state": "LOADING"}}}})
+    ask = mesh.stub.ModelReady
+
+    async def is_unready() -> bool:
+        return (await model.call(version="1")).code == UNAVAILABLE
+
+    await until("version 1 is unready", is_unready)
+    codes = []
+    for version in ("", "1", "2", "3"):
+        call = ask(pb.ModelReadyRequest(name=model.name, version=version), timeout=TIMEOUT_S)
+        codes.append(await call.code())
+    await mesh.etcd.delete("status/runtime/r/inventory")
+
+    assert codes == [UNAVAILABLE, UNAVAILABLE, OK, grpc.StatusCode.NOT_FOUND]
+    assert (await mesh.rest(f"/v2/models/{model.name}/ready", method="GET")).status == 503
+
+
+# -- deadlines
+
+
+async def test_the_callers_deadline_holds_while_the_replica_sleeps(mesh: RouterMesh) -> None:
+    model = await mesh.model()
+    model.batcher.answer = silence
+
+    answer = await model.call(timeout_s=0.3)
+    await model.batcher.until(lambda: model.batcher.cancels)
+
+    assert (answer.code, answer.took_s < 0.3 + LATE_S) == (DEADLINE, True)
+    assert model.batcher.cancels == [model.batcher.requests[0].id]
+
+
+@pytest.mark.parametrize("headers", [{"X-Request-Timeout-Ms": "200"}, {}])
+async def test_the_header_and_the_models_own_deadline_hold_too(mesh: RouterMesh, headers: dict[str, str]) -> None:
+    model = await mesh.model(spec={} if headers else {"default_deadline_ms": 200})
+    model.batcher.answer = silence
+
+    rest = await model.rest(rest_request(1.0), headers=headers)
+    answer = await model.call(timeout_s=None) if not headers else None
+
+    assert (rest.status, rest.took_s < 0.2 + LATE_S) == (504, True), rest
+    assert "the deadline passed while waiting for replica" in rest.body["error"]
+    assert len(model.batcher.cancels) == len(model.batcher.requests)
+    if answer is not None:
+        assert (answer.code, answer.took_s < 0.2 + LATE_S) == (DEADLINE, True)
+
+
+async def test_what_cannot_be_reached_in_time_is_refused_at_the_router(mesh: RouterMesh) -> None:
+    model = await mesh.model()
+    model.batcher.answer = lambda request: {**(echo(request) or {}), "expected_wait_us": 5_000_000}
+    assert (await model.call()).code == OK
+
+    answer = await model.call(timeout_s=1)
+
+    assert (answer.code, len(model.batcher.requests)) == (UNAVAILABLE, 1)
+    assert "ms of work queued; the deadline is in" in answer.message
+    assert 3000 < (answer.retry_ms() or 0) <= 5000
+
+
+async def test_a_batcher_that_hangs_costs_its_callers_their_deadline_and_no_more(mesh: RouterMesh) -> None:
+    name = f"hang-{id(mesh)}"
+    await mesh.put(f"models/{name}", {})
+    async with started("tests.support.puppets", {"PUPPET_MODEL": name}) as process:
+        endpoint = Endpoint(
+            address=await process.address("link"), digest="sha", signature_hash="x", slots=1, max_batch_rows=64
+        )
+        await mesh.etcd.put(keys.endpoint(name, "1", "hanger"), endpoint.dump())
+        await mesh.ready(name, "1")
+
+        process.signal(signal.SIGSTOP)
+        answer = await mesh.call(infer_request(name, 1.0), timeout_s=0.5)
+        rest = await mesh.rest(f"/v2/models/{name}/infer", rest_request(1.0), headers={"X-Request-Timeout-Ms": "500"})
+        process.signal(signal.SIGCONT)
+        after = await mesh.call(infer_request(name, 2.0))
+        await mesh.etcd.delete(keys.endpoint(name, "1", "hanger"))
+
+    assert (answer.code, rest.status, after.code) == (DEADLINE, 504, OK)
+    assert max(answer.took_s, rest.took_s) < 0.5 + LATE_S
+
+
+# -- cancel
+
+
+async def test_a_cancel_reaches_the_replica(mesh: RouterMesh) -> None:
+    model = await mesh.model()
+    model.batcher.answer = silence
+    call = mesh.stub.ModelInfer(infer_request(model.name, 1.0), timeout=TIMEOUT_S)
+    task = asyncio.ensure_future(call.code())
+    await model.batcher.until(lambda: model.batcher.requests)
+
+    call.cancel()
+    await model.batcher.until(lambda: model.batcher.cancels, timeout_s=2)
+    await task
+
+    assert model.batcher.cancels == [model.batcher.requests[0].id]
+
+
+async def test_a_closed_http_connection_reaches_the_replica_too(mesh: RouterMesh) -> None:
+    model = await mesh.model()
+    model.batcher.answer = silence
+    task = asyncio.create_task(model.rest(rest_request(1.0)))
+    await model.batcher.until(lambda: model.batcher.requests)
+
+    task.cancel()
+    await model.batcher.until(lambda: model.batcher.cancels, timeout_s=2)
+
+    assert model.batcher.cancels == [model.batcher.requests[0].id]
+    model.batcher.answer = echo
+    assert (await model.rest(rest_request(1.0))).status == 200
+
+
+async def test_an_answer_after_the_cancel_goes_nowhere(mesh: RouterMesh) -> None:
+    model = await mesh.model()
+    model.batcher.answer = silence
+    assert (await model.call(timeout_s=0.1)).code == DEADLINE
+    await model.batcher.until(lambda: model.batcher.cancels)
+
+    model.batcher.reply(model.batcher.requests[0], **(echo(model.batcher.requests[0]) or {}))
+    model.batcher.answer = echo
+
+    answer = await model.call(7.0)
+    assert answer.response is not None
+    assert list(answer.response.raw_output_contents) == [floats(7.0, 7.0)]
+
+
+# -- second tries
+
+
+async def first_answers(model: Model, other: object, fields: object) -> None:
+    """Make the replica that is asked first answer `fields` and the one asked second echo."""
+    state = {"asked": 0}
+
+    def answer(request: link_pb2.Request) -> object:
+        state["asked"] += 1
+        return fields(request) if state["asked"] == 1 else echo(request)  # type: ignore[operator]
+
+    model.batcher.answer = other.answer = answer  # type: ignore[assignment,attr-defined]
+
+
+async def test_what_was_not_executed_is_sent_to_another_replica(mesh: RouterMesh) -> None:
+    model = await mesh.model(spec={"idempotent": False})
+    other = await model.second_batcher()
+    await first_answers(model, other, refuse(NO))
+
+    answer = await model.call()
+
+    assert answer.code == OK
+    assert [len(model.batcher.requests), len(other.requests)] == [1, 1]
+    assert {request.tries for request in model.batcher.requests + other.requests} == {0}
+
+
+async def test_a_refusal_by_two_replicas_is_the_answer_and_says_when_to_come_again(mesh: RouterMesh) -> None:
+    model = await mesh.model()
+    other = await model.second_batcher()
+    model.batcher.answer = other.answer = refuse(NO, retry_after_us=40_000)
+
+    answer = await model.call()
+    rest = await model.rest(rest_request(1.0))
+
+    assert (answer.code, answer.message, answer.retry_ms()) == (UNAVAILABLE, "queue is full", 40)
+    assert (rest.status, rest.headers["Retry-After"], rest.headers["retry-after-ms"]) == (503, "1", "40")
+    assert [len(model.batcher.requests), len(other.requests)] == [2, 2]
+
+
+async def test_a_refusal_that_nobody_else_can_take_costs_no_retry(mesh: RouterMesh) -> None:
+    model = await mesh.model()
+    model.batcher.answer = refuse(NO)
+    for _ in range(150):  # more than any budget holds
+        assert (await model.call()).code == UNAVAILABLE
+
+    other = await model.second_batcher(answer=refuse(NO))
+    await first_answers(model, other, refuse(NO))
+
+    assert (await model.call()).code == OK
+
+
+async def test_what_may_have_run_is_tried_once_more_when_the_model_is_idempotent(mesh: RouterMesh) -> None:
+    model = await mesh.model()
+    other = await model.second_batcher()
+    await first_answers(model, other, refuse(MAYBE))
+
+    answer = await model.call()
+
+    assert answer.code == OK
+    assert sorted(request.tries for request in model.batcher.requests + other.requests) == [0, 1]
+
+
+async def test_what_may_have_run_twice_is_not_tried_again(mesh: RouterMesh) -> None:
+    model = await mesh.model()
+    other = await model.second_batcher()
+    model.batcher.answer = other.answer = refuse(MAYBE, "lost it")
+
+    answer = await model.call()
+
+    assert (answer.code, answer.message) == (INTERNAL, "lost it; the request may have run, so it is not tried again")
+    assert [len(model.batcher.requests), len(other.requests)] == [1, 1]
+
+
+@pytest.mark.parametrize(("spec", "executed"), [({"idempotent": False}, MAYBE), ({}, YES)])
+async def test_what_must_not_run_again_does_not(mesh: RouterMesh, spec: dict, executed: link_pb2.Executed) -> None:
+    model = await mesh.model(spec=spec)
+    other = await model.second_batcher()
+    model.batcher.answer = other.answer = refuse(executed)
+
+    answer = await model.call()
+
+    assert answer.code == INTERNAL
+    assert len(model.batcher.requests) + len(other.requests) == 1
+
+
+async def test_a_model_that_raised_is_answered_as_it_says(mesh: RouterMesh) -> None:
+    model = await mesh.model()
+    model.batcher.answer = lambda _: {"code": 13, "message": "no such word", "executed": YES}
+
+    answer, rest = await model.call(), await model.rest(rest_request(1.0))
+
+    assert (answer.code, answer.message) == (INTERNAL, "no such word")
+    assert (rest.status, rest.body) == (500, {"error": "no such word"})
+    assert len(model.batcher.requests) == 2
+
+
+async def test_a_lost_link_moves_its_requests_to_the_other_replica(mesh: RouterMesh) -> None:
+    model = await mesh.model()
+    other = await model.second_batcher()
+    model.batcher.answer = silence
+    calls = [asyncio.create_task(model.call(float(n))) for n in range(8)]
+    await model.batcher.until(lambda: model.batcher.requests)
+    await asyncio.sleep(0.05)
+
+    model.batcher.lose_links()
+    answers = await asyncio.gather(*calls)
+
+    assert {answer.code for answer in answers} == {OK}
+    assert [a.response.raw_output_contents[0] for a in answers if a.response] == [floats(n, n) for n in range(8)]
+    assert len(other.requests) == 8
+
+
+async def test_a_lost_link_with_no_other_replica_is_an_error_at_once_and_mends(mesh: RouterMesh) -> None:
+    model = await mesh.model()
+    model.batcher.answer = silence
+    call = asyncio.create_task(model.call())
+    await model.batcher.until(lambda: model.batcher.requests)
+
+    model.batcher.lose_links()
+    answer = await call
+    model.batcher.answer = echo
+    await mesh.ready(model.name)
+
+    assert (answer.code, answer.took_s < 2) == (INTERNAL, True)
+    assert (await model.call()).code == OK
+
+
+async def test_a_draining_replica_gets_nothing_new_and_answers_what_it_has(mesh: RouterMesh) -> None:
+    model = await mesh.model()
+    other = await model.second_batcher()
+    model.batcher.answer = silence
+    calls = [asyncio.create_task(model.call(float(n))) for n in range(8)]
+    await model.batcher.until(lambda: model.batcher.requests)
+    await asyncio.sleep(0.05)
+    held = list(model.batcher.requests)
+
+    model.batcher.server.drain("stopping")
+    await asyncio.sleep(0.1)
+    answers = await asyncio.gather(*(model.call() for _ in range(8)))
+    for request in held:
+        model.batcher.reply(request, **(echo(request) or {}))
+
+    assert {answer.code for answer in [*answers, *await asyncio.gather(*calls)]} == {OK}
+    assert model.batcher.requests == held
+    assert len(other.requests) == 16 - len(held)
+
+
+async def test_an_answer_that_is_not_what_it_says_harms_only_its_caller(mesh: RouterMesh) -> None:
+    model = await mesh.model()
+    model.batcher.answer = lambda request: {**(echo(request) or {}), "stages_ns": [1, 2]}
+    assert (await model.call(metadata=[("turnout-timing", "1")])).code == OK
+
+    model.batcher.answer = silence
+    waiting = asyncio.create_task(model.call(5.0))
+    await model.batcher.until(lambda: len(model.batcher.requests) == 2)
+    model.batcher.answer = lambda _: {"outputs": [{"name": "y", "datatype": "FP32", "shape": [1], "data": b"abc"}]}
+    rest = await model.rest(rest_request(1.0))
+    model.batcher.reply(model.batcher.requests[1], **(echo(model.batcher.requests[1]) or {}))
+    mesh.router.lines.clear()  # it is logged, as it should be
+
+    assert (rest.status, rest.body) == (500, {"error": "internal error"})
+    assert (await waiting).code == OK
+
+
+async def test_a_thousand_connections_of_garbage_leave_the_rest_door_open(mesh: RouterMesh) -> None:
+    model = await mesh.model()
+    host, port = mesh.rest_address.split(":")
+    junk = [b"\x16\x03\x01" + bytes(range(256)), b"GET / HTTP/9.9\r\n\r\n", b"POST /v2 HTTP/1.1\r\nContent-Length: 99\r\n\r\n{"]
+    junk += [b"A" * 20_000, b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\n\r\n", b"GET / HTTP/1.1\r\nX: \x00\xff\r\n\r\n"]
+
+    async def bother(number: int) -> None:
+        _, writer = await asyncio.open_connection(host, int(port))
+        writer.write(junk[number % len(junk)])
+        await writer.drain()
+        writers.append(writer)
+
+    writers: list[asyncio.StreamWriter] = []
+    for start in range(0, 1000, 100):
+        await asyncio.gather(*(bother(number) for number in range(start, start + 100)))
+    answer = await model.rest(rest_request(1.0))
+    for writer in writers:
+        writer.close()
+
+    assert (answer.status, answer.took_s < 2) == (200, True)
+    assert (await model.call()).code == OK
+
+
+async def test_many_requests_at_once_each_get_their_own_answer(mesh: RouterMesh) -> None:
+    model = await mesh.model()
+    await model.second_batcher()
+
+    answers = await asyncio.gather(*(model.call(float(n), *[0.0] * (n % 7)) for n in range(400)))
+    async with aiohttp.ClientSession() as session:
+
+        async def by_rest(number: int) -> float:
+            url = f"http://{mesh.rest_address}/v2/models/{model.name}/infer"
+            async with session.post(url, json=rest_request(float(number))) as response:
+                return float((await response.json())["outputs"][0]["data"][0])
+
+        rest = await asyncio.gather(*map(by_rest, range(200)))
+
+    assert [a.response.raw_output_contents[0][:8] for a in answers if a.response] == [floats(n, n) for n in range(400)]
+    assert rest == list(range(200))
+
+
+async def test_the_counts_are_what_callers_got(mesh: RouterMesh) -> None:
+    model = await mesh.model()
+    for _ in range(5):
+        await model.call()
+    await model.rest(rest_request(1.0))
+    await model.call(version="9")
+    await mesh.call(infer_request("nobody-counts-me", 1.0))
+
+    counted = {
+        code: await mesh.metric("turnout_requests_total", model=model.name, code=code) for code in ("0", "5")
+    }
+    stages = await mesh.metric("turnout_stage_seconds_count", model=model.name, stage="total")
+
+    assert counted == {"0": 6, "5": 1}
+    assert stages == 6
+    assert await mesh.metric("turnout_requests_total", model="nobody-counts-me") == 0

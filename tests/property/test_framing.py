@@ -1,0 +1,56 @@
+"""gRPC framing: however a stream is cut on its way, the same messages come out."""
+
+import asyncio
+import struct
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+from ngh2 import Role
+
+from services.chassis.http2 import Headers, Http2
+
+
+class Owner:
+    """Keeps the messages it is handed."""
+
+    def __init__(self) -> None:
+        self.messages: list[bytes] = []
+
+    def connected(self) -> None: ...
+    def headers(self, stream: int, headers: Headers, *, ended: bool) -> None: ...
+    def message(self, stream: int, payload: bytes) -> None:
+        self.messages.append(payload)
+
+    def ended(self, stream: int) -> None: ...
+    def lost(self, reason: str) -> None: ...
+
+
+def framed(message: bytes) -> bytes:
+    return struct.pack(">BI", 0, len(message)) + message
+
+
+def received(chunks: list[bytes]) -> list[bytes]:
+    async def feed() -> list[bytes]:
+        owner = Owner()
+        http2 = Http2(Role.SERVER, owner, keepalive_s=0)
+        for chunk in chunks:
+            http2._data(1, chunk)
+        return owner.messages
+
+    return asyncio.run(feed())
+
+
+@given(messages=st.lists(st.binary(max_size=20), max_size=6), data=st.data())
+def test_messages_survive_any_cut(messages: list[bytes], data: st.DataObject) -> None:
+    wire = b"".join(map(framed, messages))
+    cuts = sorted(data.draw(st.sets(st.integers(0, len(wire)), max_size=12)) | {0, len(wire)})
+
+    assert received([wire[start:stop] for start, stop in pairwise(cuts)]) == messages
+
+
+def test_a_stream_of_single_bytes_gives_its_messages() -> None:
+    messages = [b"", b"a", b"bc" * 300, b""]
+    wire = b"".join(map(framed, messages))
+
+    assert received([wire[at : at + 1] for at in range(len(wire))]) == messages

@@ -1,0 +1,116 @@
+"""Which framework an artifact is of."""
+
+from pathlib import Path
+
+import pytest
+
+from services.runtime import backends
+from services.runtime.backends import BadArtifactError
+from services.runtime.backends import detect as module
+from services.runtime.backends.detect import content, detect
+
+HEADS = {
+    "model.onnx": b"\x08\x09\x12",
+    "model.skops": b"PK\x03\x04",
+    "model.joblib": b"\x80\x04\x95",
+    "model.pkl": b"\x80\x04\x95",
+    "model.json": b'{"learner":{',
+    "model.ubj": b"{L\x00\x00",
+}
+
+
+def put(folder: Path, *names: str, **contents: bytes) -> Path:
+    for name in names:
+        (folder / name).write_bytes(HEADS.get(name, b"\x08\x09"))
+    for name, text in contents.items():
+        (folder / name.replace("__", ".")).write_bytes(text)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "framework"),
+    [
+        ("model.onnx", "onnx"),
+        ("model.skops", "sklearn"),
+        ("model.joblib", "sklearn"),
+        ("model.pkl", "sklearn"),
+        ("model.json", "xgboost"),
+        ("model.ubj", "xgboost"),
+    ],
+)
+def test_the_suffix_names_the_framework(tmp_path: Path, name: str, framework: str) -> None:
+    put(tmp_path, name, "README.md", "weights.bin")
+
+    assert detect(tmp_path) == (framework, tmp_path / name)
+    assert detect(tmp_path, framework) == (framework, tmp_path / name)
+
+
+def test_any_single_file_of_a_known_suffix_will_do(tmp_path: Path) -> None:
+    put(tmp_path, "ranker-final.onnx", "ranker-final.onnx.data")
+
+    assert detect(tmp_path).file.name == "ranker-final.onnx"
+
+
+def test_of_several_the_one_named_model_is_meant(tmp_path: Path) -> None:
+    put(tmp_path, "model.onnx", metadata__json=b"{}")
+
+    assert detect(tmp_path).file.name == "model.onnx"
+
+
+def test_the_given_framework_decides_between_two(tmp_path: Path) -> None:
+    put(tmp_path, "model.onnx", "model.json")
+    with pytest.raises(BadArtifactError, match=r"expected one model file, found model.json, model.onnx"):
+        detect(tmp_path)
+
+    assert detect(tmp_path, "xgboost").file.name == "model.json"
+
+
+def test_no_model_file_says_what_would_be_one(tmp_path: Path) -> None:
+    put(tmp_path, "weights.h5", "notes.txt")
+    with pytest.raises(BadArtifactError) as caught:
+        detect(tmp_path, "xgboost")
+
+    assert str(caught.value) == "expected one of *.json (xgboost), *.ubj (xgboost); found notes.txt, weights.h5"
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "found"),
+    [
+        ("model.onnx", b"", "nothing: the file is empty"),
+        ("model.onnx", b"version https://git-lfs.github.com/spec/v1", "a Git LFS pointer"),
+        ("model.onnx", b"<!doctype html>", "a web page or XML"),
+        ("model.skops", b"\x80\x04", "a pickle"),
+        ("model.joblib", b"PK\x03\x04", "a zip archive"),
+        ("model.json", b"{L\x00\x00", "UBJSON"),
+        ("model.ubj", b'{"learner":', "JSON"),
+        ("model.ubj", b"binf\x00\x00", "a model in the old binary format of XGBoost; save it again with"),
+    ],
+)
+def test_foreign_content_is_named(tmp_path: Path, name: str, head: bytes, found: str) -> None:
+    (tmp_path / name).write_bytes(head)
+    with pytest.raises(BadArtifactError) as caught:
+        detect(tmp_path)
+
+    assert str(caught.value).startswith(f"{name}: expected ")
+    assert f", found {found}" in str(caught.value)
+
+
+def test_xgboosts_old_format_is_refused_with_a_hint(tmp_path: Path) -> None:
+    (tmp_path / "model.bst").write_bytes(b"binf")
+    with pytest.raises(BadArtifactError, match=r"model.bst: the old binary format.*save_model\('model.ubj'\)"):
+        detect(tmp_path)
+
+
+def test_a_framework_that_is_not_installed_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(tmp_path, "model.onnx")
+    monkeypatch.setattr(module, "is_installed", lambda _: False)
+    with pytest.raises(BadArtifactError, match=r"model.onnx needs onnxruntime, which this pod has not installed"):
+        detect(tmp_path)
+
+
+def test_what_is_installed_is_known_without_importing_it() -> None:
+    assert all(backends.is_installed(framework) for framework in backends.KINDS)
+
+
+def test_content_of_unknown_data_is_unknown() -> None:
+    assert content(b"\x08\x01") == "unknown data"

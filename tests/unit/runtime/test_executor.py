@@ -1,0 +1,184 @@
+"""Batches over links, as a worker runs them."""
+
+import asyncio
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from services.core.signature import Signature, TensorSpec
+from services.runtime.executor import Executor
+from services.runtime.job import Job
+from services.runtime.stamp import Stamp
+from turnout.v1 import link_pb2 as pb
+from turnout.v1.tensor_pb2 import Tensor
+
+SIGNATURE = Signature(
+    (TensorSpec("x", "FP32", (-1, 2)), TensorSpec("name", "BYTES", (-1,))),
+    (TensorSpec("sum", "FP32", (-1,)), TensorSpec("greeting", "BYTES", (-1,))),
+    batches=True,
+)
+JOB = {"id": "w-1", "model": "m", "version": "1", "digest": "d1", "framework": "onnx", "file": "/f", "socket": "/s"}
+
+
+class FakeLink:
+    """Keeps what it is given; each turn of the loop ends a frame, as a real link's flush does."""
+
+    def __init__(self) -> None:
+        self.peer = pb.Hello(instance="b")
+        self.frames: list[pb.Frame] = []
+        self._open = False
+
+    def frame_for(self, _size_bytes: int) -> pb.Frame:
+        if not self._open:
+            self._open = True
+            self.frames.append(pb.Frame())
+            asyncio.get_running_loop().call_soon(self._flush)
+        return self.frames[-1]
+
+    def _flush(self) -> None:
+        self._open = False
+
+    @property
+    def replies(self) -> list[pb.Reply]:
+        return [reply for frame in self.frames for reply in frame.replies]
+
+
+class Greeter:
+    """A backend: sums and greets."""
+
+    def __init__(self) -> None:
+        self.ran: list[int] = []
+
+    def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        self.ran.append(len(inputs["x"]))
+        if inputs["x"][0, 0] == 13:
+            raise ArithmeticError("unlucky, see /var/lib/models/m.bin")
+        greetings = [b"hi " + name for name in inputs["name"]]
+        return {"sum": inputs["x"].sum(axis=1), "greeting": np.array(greetings, dtype=object)}
+
+
+def request(identity: int, *rows: tuple[float, float], **fields: object) -> pb.Request:
+    data = np.array(rows, np.float32)
+    names = b"".join(b"\3\0\0\0bo\0" for _ in rows)
+    inputs = [
+        Tensor(name="x", datatype="FP32", shape=data.shape, data=data.tobytes()),
+        Tensor(name="name", datatype="BYTES", shape=[len(rows)], data=names),
+    ]
+    values = {"id": identity, "model": "m", "version": "1", "rows": len(rows), "inputs": inputs} | fields
+    return pb.Request(**values)
+
+
+class Bench:
+    """An executor with one link."""
+
+    def __init__(self) -> None:
+        self.backend = Greeter()
+        self.stamp = Stamp(Stamp.create())
+        self.executor = Executor(Job.model_validate(JOB), self.backend, SIGNATURE, self.stamp)  # type: ignore[arg-type]
+        self.link = FakeLink()
+        self.executor.opened(self.link)  # type: ignore[arg-type]
+
+    def receive(self, *requests: pb.Request, cancels: tuple[int, ...] = ()) -> None:
+        self.executor.received(self.link, pb.Frame(requests=requests, cancels=cancels))  # type: ignore[arg-type]
+
+    async def turns(self) -> list[pb.Reply]:
+        for _ in range(50):
+            await asyncio.sleep(0)
+        return self.link.replies
+
+
+async def test_a_batch_is_answered_in_the_turn_it_comes() -> None:
+    bench = Bench()
+    bench.receive(request(7, (1, 2), (3, 4)))
+    (reply,) = bench.link.replies
+    total, greeting = reply.outputs
+
+    assert (reply.id, reply.code, reply.executed, reply.digest, reply.final) == (7, 0, pb.EXECUTED_YES, "d1", True)
+    assert (total.name, total.datatype, list(total.shape)) == ("sum", "FP32", [2])
+    assert np.frombuffer(total.data, np.float32).tolist() == [3, 7]
+    assert greeting.data == b"\6\0\0\0hi bo\0" * 2
+    assert len(reply.stages_ns) == 3
+    assert bench.stamp.batches == 1
+    assert bench.stamp.busy_ns(1 << 62) == 0
+
+
+async def test_only_wanted_outputs_travel() -> None:
+    bench = Bench()
+    bench.receive(request(1, (1, 2), outputs=["greeting"]))
+
+    assert [output.name for output in bench.link.replies[0].outputs] == ["greeting"]
+
+
+async def test_the_first_reply_leaves_before_the_next_batch_runs() -> None:
+    bench = Bench()
+    bench.receive(request(1, (1, 1)), request(2, (2, 2)), request(3, (3, 3)))
+    at_once = list(bench.backend.ran)
+    replies = await bench.turns()
+
+    assert at_once == [1]
+    assert [reply.id for reply in replies] == [1, 2, 3]
+    assert len(bench.link.frames) == 3
+
+
+async def test_a_cancelled_batch_that_still_waits_is_not_run() -> None:
+    bench = Bench()
+    bench.receive(request(1, (1, 1)), request(2, (2, 2)), request(3, (3, 3)))
+    bench.receive(cancels=(2, 99))
+    replies = await bench.turns()
+
+    assert [reply.id for reply in replies] == [1, 3]
+    assert len(bench.backend.ran) == 2
+
+
+async def test_batches_of_a_lost_link_are_not_run() -> None:
+    bench = Bench()
+    bench.receive(request(1, (1, 1)), request(2, (2, 2)))
+    bench.executor.closed(bench.link, "gone")  # type: ignore[arg-type]
+    await bench.turns()
+
+    assert len(bench.backend.ran) == 1
+    assert bench.executor.all_closed.is_set()
+
+
+async def test_waiting_batches_are_bounded() -> None:
+    bench = Bench()
+    bench.receive(*[request(number, (1, 1)) for number in range(300)])
+    for _ in range(700):
+        await asyncio.sleep(0)
+    refused = [reply for reply in bench.link.replies if reply.code]
+
+    assert len(bench.backend.ran) == 256
+    assert {(reply.code, reply.executed) for reply in refused} == {(14, pb.EXECUTED_NO)}
+    assert len(bench.link.replies) == 300
+
+
+async def test_a_raise_is_that_batchs_answer() -> None:
+    bench = Bench()
+    bench.receive(request(1, (13, 0)), request(2, (1, 1)))
+    raised, fine = await bench.turns()
+
+    assert (raised.code, raised.executed) == (13, pb.EXECUTED_YES)
+    assert raised.message == "ArithmeticError: unlucky, see (path)"
+    assert fine.code == 0
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "message"),
+    [
+        ({"digest": "d2"}, 9, "digest d2 was asked for, this is d1"),
+        ({"version": "2"}, 5, "m/2 was asked for, this worker serves m/1"),
+        ({"inputs": [Tensor(name="z")]}, 3, "no input 'z'; inputs are x, name"),
+        ({"inputs": [Tensor(name="x", datatype="FP64")]}, 3, "input 'x' is FP32, not FP64"),
+        ({"inputs": [Tensor(name="x", datatype="FP32", shape=[1, 2], data=b"1234")]}, 3, "input 'x': cannot reshape"),
+        ({"inputs": []}, 3, "input x, name is missing"),
+    ],
+)
+async def test_a_batch_that_does_not_fit_is_not_run(fields: dict, code: int, message: str) -> None:
+    bench = Bench()
+    bench.receive(request(1, (1, 1), **fields))
+    (reply,) = bench.link.replies
+
+    assert (reply.code, reply.executed) == (code, pb.EXECUTED_NO)
+    assert reply.message.startswith(message)
+    assert bench.backend.ran == []
