@@ -9,8 +9,8 @@ from services.batcher.collate import WrongRowsError, columns_of
 from services.batcher.door import Door
 from services.batcher.intake import Intake
 from services.batcher.lobby import Lobby
-from services.batcher.policy import FOREVER_NS, BatchPolicy, departure, fitting
-from services.batcher.queue import Queue
+from services.batcher.policy import FOREVER_NS, BatchPolicy, choose, departure, fitting
+from services.batcher.queue import Bucket, Queue
 from services.batcher.recovery import Recovery
 from services.batcher.replies import Layouts, Scatter
 from services.batcher.request import LAUNCHED, Pending
@@ -22,6 +22,8 @@ from services.core.names import ModelVersion
 from services.core.signature import Signature
 from turnout.v1 import link_pb2 as pb
 
+_LEAD_NS = 2_000_000  # a batch is sent so long before its worker should be free
+_HELD_BYTES = 1 << 20
 _LOOK_AHEAD_EVERY = 8  # batches
 _ORPHAN_NS = 1_000_000_000  # without a worker for so long, those waiting are told
 
@@ -84,17 +86,24 @@ class Batcher:
         if self._recovery:
             self._pump_recovery(now_ns)
         while self._queue.rows:
-            worker = self._free_worker()
+            worker = self._free_worker(now_ns)
             if worker is None or not self._launch_next(worker, now_ns):
                 return
 
-    def _free_worker(self) -> Worker | None:
-        """The least loaded worker with a free slot that is nobody's."""
+    def _free_worker(self, now_ns: int) -> Worker | None:
+        """The least loaded worker with a free slot that is nobody's, and is about to need a batch.
+
+        One that is busy for longer gets none yet: those who come until then can still be in it. Unless it is large:
+        its way to the worker takes time that the batch before it hides.
+        """
         best: Worker | None = None
+        may_hold = self._queue.size < _HELD_BYTES
         for worker in self.workers:
             if worker.free_slots <= 0 or worker is self._reserved:
                 continue
-            if best is None or len(worker.in_flight) < len(best.in_flight):
+            if may_hold and worker.in_flight and worker.busy_until_ns - _LEAD_NS > now_ns:
+                self._alarm.set(worker.busy_until_ns - _LEAD_NS, now_ns)
+            elif best is None or len(worker.in_flight) < len(best.in_flight):
                 best = worker
         return best
 
@@ -113,14 +122,24 @@ class Batcher:
             if at_ns > now_ns:
                 self._alarm.set(at_ns, now_ns)
                 continue
-            count = fitting(bucket.members, rows, start_ns, service)
-            if count:
+            count, is_late = fitting(bucket.members, rows, start_ns, service)
+            if is_late and service is not None:
+                self._launch_in_time(worker, bucket, start_ns, now_ns)
+            else:
                 self._recovery.budget.earn()
                 self._launch(worker, Batch(self._queue.take(bucket, count), now_ns), now_ns)
-            else:
-                self._shed(oldest, now_ns)
             return True
         return False
+
+    def _launch_in_time(self, worker: Worker, bucket: Bucket, start_ns: int, now_ns: int) -> None:
+        """Launch those who can be in time; tell those who cannot."""
+        chosen, hopeless = choose(bucket.members, self.policy.max_batch_rows, start_ns, self.service)
+        if chosen:
+            self._queue.pick(chosen)
+            self._recovery.budget.earn()
+            self._launch(worker, Batch(chosen, now_ns), now_ns)
+        for pending in hopeless:
+            self._shed(pending, now_ns)
 
     def _shed(self, pending: Pending, now_ns: int) -> None:
         message = f"{self.name} cannot answer in the {(pending.deadline_ns - now_ns) / 1e6:.1f} ms that are left"
@@ -138,7 +157,7 @@ class Batcher:
 
     def _pump_recovery(self, now_ns: int) -> None:
         recovery, reserved = self._recovery, self._reserved
-        while worker := self._free_worker():
+        while worker := self._free_worker(now_ns):
             batch = recovery.next_group(now_ns)
             if batch is None:
                 break
@@ -205,7 +224,7 @@ class Batcher:
             self.lobby.tally.service_s.observe(took_ns / 1e9)
             worker.recount(self.service.predict_ns, now_ns)
             if not self.service.samples % _LOOK_AHEAD_EVERY:
-                self.lobby.door.look_ahead()
+                self.lobby.door.look_ahead(now_ns)
             self._succeeded(batch, reply, now_ns)
         else:
             if reply.code == UNAVAILABLE and reply.executed == pb.EXECUTED_NO:

@@ -13,6 +13,7 @@ from services.core.names import ModelVersion
 
 _UNKNOWN_WAIT_US = 100_000  # retry hint before anything was measured
 _LEAST_WAIT_US = 1000
+_RATE_SHARE = 0.5  # of the newest rate of arrival in what is expected
 
 
 class Refusal(NamedTuple):
@@ -28,13 +29,16 @@ class Door:
     """Looks at queue, limits and expected wait; changes nothing."""
 
     __slots__ = (
+        "_looked_ns",
         "_name",
         "_queue",
+        "_rows_per_ns",
         "_service",
         "_workers",
         "closed",
         "full_rows",
         "horizon_ns",
+        "offered_rows",
         "plain_bytes",
         "plain_rows",
         "policy",
@@ -49,6 +53,9 @@ class Door:
         self._service = service
         self._workers = workers
         self.horizon_ns = 0.0  # nobody waits longer: a deadline beyond it needs no closer look
+        self.offered_rows = 0  # since the last look ahead
+        self._rows_per_ns = 0.0
+        self._looked_ns = 0
         self.apply(policy)
 
     def apply(self, policy: BatchPolicy) -> None:
@@ -58,8 +65,12 @@ class Door:
         self.plain_rows = min(policy.max_batch_rows, policy.max_request_rows)  # up to which neither refused nor cut
         self.plain_bytes = min(policy.max_request_bytes, policy.max_queue_bytes)  # in all; up to which none is refused
 
-    def look_ahead(self) -> None:
-        """Reckon how long the longest wait would be, after something was measured."""
+    def look_ahead(self, now_ns: int) -> None:
+        """Reckon how much comes and how long the longest wait would be, after something was measured."""
+        if self._looked_ns:
+            rate = self.offered_rows / max(1, now_ns - self._looked_ns)
+            self._rows_per_ns += (rate - self._rows_per_ns) * _RATE_SHARE
+        self._looked_ns, self.offered_rows = now_ns, 0
         policy, service = self.policy, self._service
         whole_queue = policy.max_queue_rows + policy.max_request_rows
         batches = whole_queue / max(1, policy.max_batch_rows) + sum([worker.facts.slots for worker in self._workers])
@@ -133,8 +144,9 @@ class Door:
         ahead, service = self._queue.rows - self._queue.shadow_rows, self._service
         most = max(1, self.policy.max_batch_rows)
         full, rest = divmod(ahead + (rows or 1), most)
-        own_ns = service.predict_ns(rest or most)
         wait_ns = self._busy_ns(now_ns) + (full if rest else full - 1) * service.predict_ns(most) / len(self._workers)
+        joining = (rest or most) + int(self._rows_per_ns * wait_ns)  # those who come until then are in the batch too
+        own_ns = service.predict_ns(min(most, joining))
         if wait_ns + own_ns <= left_ns:
             return None
         return Refusal(

@@ -59,6 +59,7 @@ class Lobby:
     def offer(self, caller: Caller, request: pb.Request, number: int, now_ns: int) -> None:
         """Queue a request, or answer at once why not."""
         queue, door, rows, shadow = self.queue, self.door, request.rows, request.shadow
+        door.offered_rows += rows
         if door.closed or rows > door.plain_rows or queue.rows + rows >= door.full_rows:
             refusal = door.before_reading(rows, 0 if shadow else queue.shadow_rows, now_ns)
             if refusal is not None:

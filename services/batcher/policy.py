@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, Self
+from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 
 from services.batcher.service_time import ServiceTime
 from services.core.model_spec import ModelSpec
@@ -81,11 +81,14 @@ class Waiting(Protocol):
     deadline_ns: int
 
 
-def fitting(members: Iterable[Waiting], most_rows: int, start_ns: int, service: ServiceTime | None) -> int:
+W = TypeVar("W", bound=Waiting)
+
+
+def fitting(members: Iterable[Waiting], most_rows: int, start_ns: int, service: ServiceTime | None) -> tuple[int, bool]:
     """How many living members, in order, fill a batch of at most `most_rows` that starts at `start_ns`.
 
-    The first one always fits by rows. With a known `service` time nobody joins who would make a member late; 0 when
-    the first would be late alone.
+    The first one always fits by rows. With a known `service` time nobody joins who would make a member late; True says
+    that the batch ends for that reason.
     """
     count = rows = 0
     strictest_ns = FOREVER_NS
@@ -96,10 +99,53 @@ def fitting(members: Iterable[Waiting], most_rows: int, start_ns: int, service: 
         rows += member.cost
         if rows > most_rows and count:
             break
-        strictest_ns = min(strictest_ns, member.deadline_ns)
+        deadline_ns = member.deadline_ns
+        strictest_ns = min(strictest_ns, deadline_ns)
         if strictest_ns < late_ns and service is not None and start_ns + service.predict_ns(rows) > strictest_ns:
-            break
+            return count, True
         count += 1
         if rows >= most_rows:
             break
-    return count
+    return count, False
+
+
+class Choice(NamedTuple, Generic[W]):
+    """Who runs now, and who can be served neither now nor after."""
+
+    chosen: list[W]
+    hopeless: list[W]
+
+
+def choose(members: Iterable[W], most_rows: int, start_ns: int, service: ServiceTime) -> Choice[W]:
+    """The batch when not all who wait can be in time.
+
+    In order of arrival as long as the rest is in time in the batch after it. Otherwise the largest batch that is in
+    time as a whole, which leaves out those with the least time left: serving them would cost more others.
+    Source: Shen et al., "Nexus: a GPU cluster engine for accelerating DNN-based video analysis" (2019), early drop.
+    """
+    living = [member for member in members if not member.state]
+    count, _ = fitting(living, most_rows, start_ns, service)
+    end_ns = start_ns + service.predict_ns(sum([member.cost for member in living[:count]]))
+    if count and _is_one_batch(living[count:], most_rows, end_ns, service):
+        return Choice(living[:count], [])
+    ranked = sorted(living, key=lambda member: member.deadline_ns, reverse=True)
+    best = rows = 0
+    end_ns = float(start_ns)
+    for number, member in enumerate(ranked, 1):
+        rows += member.cost
+        if rows > most_rows and best:
+            break
+        if start_ns + service.predict_ns(rows) <= member.deadline_ns:
+            best, end_ns = number, start_ns + service.predict_ns(rows)
+    hopeless = [member for member in ranked[best:] if end_ns + service.predict_ns(member.cost) > member.deadline_ns]
+    if not best and len(hopeless) < len(ranked):  # large ones with much time stand before small ones with little
+        best_alone = next(member for member in ranked if member not in hopeless)
+        return Choice([best_alone], hopeless)
+    return Choice(ranked[:best], hopeless)
+
+
+def _is_one_batch(members: list[W], most_rows: int, start_ns: float, service: ServiceTime) -> bool:
+    """Whether all of them are in time as one batch."""
+    rows = sum([member.cost for member in members])
+    strictest_ns = min([member.deadline_ns for member in members], default=FOREVER_NS)
+    return rows <= most_rows and start_ns + service.predict_ns(rows) <= strictest_ns

@@ -103,6 +103,12 @@ class Queue:
         self._uncount(bucket, rows, size)
         return taken
 
+    def pick(self, chosen: list[Pending]) -> None:
+        """Take `chosen` ones of a bucket, wherever they stand, as one batch."""
+        for pending in chosen:
+            self.drop(pending)
+            pending.state = LAUNCHED
+
     def youngest_shadow(self) -> Pending | None:
         """The shadow request that came last; the first to go when room is needed."""
         youngest: Pending | None = None

@@ -13,6 +13,7 @@ from services.core.errors import INTERNAL, UNAVAILABLE
 from turnout.v1 import link_pb2 as pb
 
 _MOST_PUT_BACK = 3  # times a request returns to the queue from workers that refuse it
+_LOG_EVERY_NS = 1_000_000_000
 
 log = structlog.get_logger()
 
@@ -20,11 +21,13 @@ log = structlog.get_logger()
 class Recovery:
     """The requests of one model version that wait to run again, outside the queue."""
 
-    __slots__ = ("_lobby", "_searches", "_suspects", "budget")
+    __slots__ = ("_lobby", "_logged_ns", "_searches", "_suspects", "_unlogged", "budget")
 
     def __init__(self, lobby: Lobby) -> None:
         self.budget = SearchBudget()
         self._lobby = lobby
+        self._logged_ns = -_LOG_EVERY_NS
+        self._unlogged = 0  # batches that raised since the last line
         self._searches: deque[Search[Pending]] = deque()  # those without a launch under way
         self._suspects: deque[Pending] = deque()
 
@@ -43,8 +46,7 @@ class Recovery:
         lobby = self._lobby
         lobby.tally.raised += 1
         live = [pending for pending in batch.members if pending.state != DONE]
-        first = live[0].request_id if live else ""
-        log.warning("batch_raised", model=str(lobby.name), rows=batch.rows, request_id=first, error=failure.message)
+        self._log_raised(batch, failure)
         if batch.search is not None:
             self._hold(live)
             batch.search.failed(failure)
@@ -131,6 +133,22 @@ class Recovery:
         self._suspects.clear()
 
     # -- inside
+
+    def _log_raised(self, batch: Batch, failure: Failure) -> None:
+        """One line a second at most: a model that always raises must not fill the log."""
+        self._unlogged += 1
+        if batch.picked_ns < self._logged_ns + _LOG_EVERY_NS:
+            return
+        name, request_id = str(self._lobby.name), batch.members[0].request_id
+        log.warning(
+            "batch_raised",
+            model=name,
+            rows=batch.rows,
+            request_id=request_id,
+            error=failure.message,
+            batches=self._unlogged,
+        )
+        self._logged_ns, self._unlogged = batch.picked_ns, 0
 
     @staticmethod
     def _hold(members: list[Pending]) -> None:

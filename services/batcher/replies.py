@@ -205,9 +205,6 @@ def _before(name: str, datatype: str, shape: Sequence[int], size: int) -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    encoded = bytearray()
-    while number > 127:
-        encoded.append(number & 127 | 128)
-        number >>= 7
-    encoded.append(number)
-    return bytes(encoded)
+    if number < 1 << 14:
+        return bytes((number,)) if number < 128 else bytes((number & 127 | 128, number >> 7))
+    return bytes((number & 127 | 128,)) + _varint(number >> 7)

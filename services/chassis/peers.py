@@ -1,4 +1,7 @@
-"""Links to the processes that services/NAME/ lists: dialled when they appear, dropped when they are gone."""
+"""Links to the processes that services/NAME/ lists: dialled when they appear, dropped when they are gone.
+
+A record that lapsed alone drops nobody while the link is healthy: when etcd was away, every lease lapses at once.
+"""
 
 from collections.abc import Iterable
 
@@ -15,14 +18,15 @@ log = structlog.get_logger()
 
 
 class Peers:
-    """Every live process of one service, as links of this one."""
+    """Every live process of one service, as links of this one. A LinkHandler in front of `handler`."""
 
     def __init__(self, service: str, handler: LinkHandler, hello: pb.Hello, host: str) -> None:
         self._prefix = keys.service(service, "")
         self._handler = handler
         self._hello = hello
         self._host = host
-        self._clients: dict[str, LinkClient] = {}
+        self._addresses: dict[str, str] = {}  # of the instances that have a record
+        self._clients: dict[str, LinkClient] = {}  # by address
         self._retired: list[LinkClient] = []
 
     def apply(self, changes: Iterable[Change]) -> None:
@@ -30,28 +34,42 @@ class Peers:
         for change in changes:
             if change.key.startswith(self._prefix):
                 self._follow(change.key.removeprefix(self._prefix), self._address(change))
-
-    def connected(self) -> dict[str, Link]:
-        """Instance -> its open link."""
-        return {
-            name: client.link
-            for name, client in self._clients.items()
-            if client.link is not None and client.link.peer.instance
-        }
+        self._drop_the_gone()
 
     async def close(self) -> None:
         for client in [*self._clients.values(), *self._retired]:
             await client.close()
 
+    # -- what the links call
+
+    def opened(self, link: Link) -> None:
+        self._handler.opened(link)
+
+    def received(self, link: Link, frame: pb.Frame) -> None:
+        self._handler.received(link, frame)
+
+    def closed(self, link: Link, reason: str) -> None:
+        self._handler.closed(link, reason)
+        self._drop_the_gone(link)
+
     def _follow(self, name: str, address: str) -> None:
-        known = self._clients.get(name)
-        if known is not None and known.address != address:
-            del self._clients[name]
-            known.stop()
-            self._retired = [*(old for old in self._retired if not old.is_stopped), known]
-        if address and name not in self._clients:
-            client = self._clients[name] = LinkClient(address, self._handler, self._hello)
-            client.start()
+        self._addresses.pop(name, None)
+        if address:
+            self._addresses[name] = address
+            if address not in self._clients:
+                client = self._clients[address] = LinkClient(address, self, self._hello)
+                client.start()
+
+    def _drop_the_gone(self, lost: Link | None = None) -> None:
+        """Dial those no more who have neither a record nor a link; `lost` is a link that has just closed."""
+        listed = set(self._addresses.values())
+        for address, client in list(self._clients.items()):
+            link = client.link
+            is_open = link is not None and link is not lost and bool(link.peer.instance)
+            if address not in listed and not is_open:
+                del self._clients[address]
+                client.stop()
+                self._retired = [*(old for old in self._retired if not old.is_stopped), client]
 
     def _address(self, change: Change) -> str:
         if change.value is None:

@@ -59,7 +59,7 @@ def plan(place: Place, ports: Ports, replicas: int = 1) -> list[Planned]:
         "METRICS_ADDRESS": ports.at(_ROUTER_METRICS),
     }
     return [
-        _planned(place, "feature-proxy", "feature_proxy", proxy),
+        _planned(place, "feature-proxy", "feature_proxy", proxy, {"LINK_SOCKET": str(place.run / "features.sock")}),
         _planned(place, "shadow", "shadow", shadow, {"LINK_SOCKET": str(place.run / "shadow.sock")}),
         *(process for number in range(replicas) for process in _pod(place, ports, number)),
         _planned(place, "router", "router", router),

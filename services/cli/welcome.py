@@ -42,7 +42,7 @@ def _demo_commands(data: DataDir, running: Running) -> list[str]:
     digit = shlex.quote(str(_relative(data.demo / "digit.npy")))
     return [
         f"{turnout} predict digits --input x=@{digit} --param {USER}=ana{where}",
-        f'curl -s http://{rest}/v2/models/tumor/infer -d \'{{"inputs":[],"parameters":{{"patient_id":1017}}}}\'',
+        f'curl -s http://{rest}/v2/models/tumor/infer -d \'{{"parameters": {{"patient_id": 3}}, "inputs": []}}\'',
         f"{_program('etcdctl')} --endpoints={running.etcd} put {running.etcd_prefix}routes/digits '{route}'",
         f"{turnout} routes watch digits{where}",
     ]

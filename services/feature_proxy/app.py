@@ -1,5 +1,6 @@
 """The feature proxy, put together."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from services.feature_proxy.stores import StoreLimits
 from services.feature_proxy.stores.pool import StorePool
 from services.feature_proxy.views import Views
 
+_NOTICE_S = 0.1  # between saying that this proxy drains and refusing what comes all the same
 _MAX_SOCKET_PATH = 100  # bytes; the kernel takes 107
 
 
@@ -41,6 +43,7 @@ async def build(config: FeatureProxyConfig, app: App) -> AsyncIterator[None]:
         async def drain() -> None:
             for server in servers:
                 server.drain("the feature proxy stops")
+            await asyncio.sleep(_NOTICE_S)
             await lookups.drain()
 
         app.on_drain(drain)

@@ -29,6 +29,7 @@ from services.router.table import Table
 from services.router.tracing import TraceKeeper
 
 SERVICE = "inference.GRPCInferenceService"
+_OTHER_CALLS = 1024  # health watches, metadata
 
 
 @asynccontextmanager
@@ -117,8 +118,10 @@ async def _loaded(state: State) -> None:
 
 def _other_methods(catalogue: Catalogue, health: health_aio.HealthServicer, config: RouterConfig) -> grpc.aio.Server:
     """The grpc.aio server of everything but ModelInfer."""
-    # One over our own limit, so that ours is the message a caller reads.
-    server = grpc_server(limit_bytes=config.max_message_bytes + (64 << 20), max_in_flight=config.max_in_flight)
+    # Over our own limits, so that ours is the message a caller reads.
+    server = grpc_server(
+        limit_bytes=config.max_message_bytes + (64 << 20), max_in_flight=config.max_in_flight + _OTHER_CALLS
+    )
     grpc_service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(InferenceServicer(catalogue), server)
     health_pb2_grpc.add_HealthServicer_to_server(health, server)
     names = (SERVICE, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME)

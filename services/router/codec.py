@@ -95,9 +95,9 @@ def write_response(model: str, version: str, request_id: str, reply: link_pb2.Re
     if request_id:
         parts.append(bytes_field(3, request_id.encode()))
     raw: list[bytes] = []
-    for output in reply.outputs:
+    for output in reply.outputs[:]:  # slices of repeated fields are made in C, iterators are not
         data = output.data
-        parts.append(_described(output.name, output.datatype, tuple(output.shape)))
+        parts.append(_described(output.name, output.datatype, tuple(output.shape[:])))
         raw += (_RAW, varint(len(data)), data)
     return b"".join(parts + raw)
 

@@ -65,7 +65,9 @@ class Features:
         log.info("feature_proxy_found", proxy=link.peer.instance)
         self._links[link.peer.instance] = link
 
-    def received(self, _link: Link, frame: link_pb2.Frame) -> None:
+    def received(self, link: Link, frame: link_pb2.Frame) -> None:
+        if frame.HasField("drain"):
+            self._leave(link)  # what it was asked, it still answers
         for answer in frame.features:
             entry = self._pending.pop(answer.id, None)
             if entry is not None:
@@ -73,8 +75,7 @@ class Features:
 
     def closed(self, link: Link, reason: str) -> None:
         log.warning("feature_proxy_lost", proxy=link.peer.instance, reason=reason)
-        if self._links.get(link.peer.instance) is link:
-            del self._links[link.peer.instance]
+        self._leave(link)
         lost = [(number, flight) for number, (flight, via) in self._pending.items() if via is link]
         for number, flight in lost:
             del self._pending[number]
@@ -83,6 +84,11 @@ class Features:
             except UnavailableError:
                 message = f"the link to the feature proxy was lost: {reason}"
                 flight.featured(feature_pb2.FeatureAnswer(id=number, code=UNAVAILABLE, message=message))
+
+    def _leave(self, link: Link) -> None:
+        """Ask it no more."""
+        if self._links.get(link.peer.instance) is link:
+            del self._links[link.peer.instance]
 
     def _choose(self, besides: Link | None) -> Link:
         """The next connected proxy in turn."""

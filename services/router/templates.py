@@ -7,8 +7,11 @@ instead of 9 µs for parsing, checking and encoding (docs/adr/0005).
 
 from typing import NamedTuple
 
+from services.core.errors import InvalidRequestError
 from services.core.protowire import bytes_field, packed_field, tag, varint, varint_field
 from services.core.signature import Given
+from services.core.tensor import BYTES
+from services.router.codec import parse_request
 from services.router.inference import Inference
 from services.router.table import Target
 
@@ -67,6 +70,17 @@ def _encode(given: Given, target: Target, rows: int, data_bytes: int) -> Plan:
     return Plan(rows, head, rest)
 
 
+def _is_whole(header: bytes, data: bytes | memoryview) -> bool:
+    """Whether other data behind `header` is read as the tensor's: it could stand within another field."""
+    other = bytes(len(data))
+    if other == data:
+        other = b"\xff" * len(data)
+    try:
+        return bytes(parse_request(header + other).inputs[0].data) == other
+    except InvalidRequestError:
+        return False
+
+
 class Templates:
     """Known headers, found by message length and then by their bytes; bounded, and forgotten whole when full."""
 
@@ -89,9 +103,13 @@ class Templates:
         if len(inference.inputs) != 1 or inference.id or inference.parameters:
             return
         data = inference.inputs[0].data
+        if inference.inputs[0].datatype == BYTES:  # right or wrong by its content, not only by its length
+            return
         header_bytes = len(payload) - len(data)
         header = payload[:header_bytes]
         if not data or header_bytes > _MAX_HEADER_BYTES or not header.endswith(_RAW + varint(len(data))):
+            return
+        if not _is_whole(header, data):
             return
         lengths = self._lengths.get(len(payload), ())
         if len(self._templates) >= _MAX_TEMPLATES or len(lengths) >= _MAX_LENGTHS:

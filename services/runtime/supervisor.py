@@ -63,6 +63,7 @@ class Supervisor:
         self._drain_s = drain_s
         self._restarts = Restarts(random.Random())  # noqa: S311 - jitter
         self._stop = asyncio.Event()
+        self._silences = 0  # looks in a row at a worker that is silent for too long
         self._log = structlog.get_logger().bind(worker=job.id, model=job.model, version=job.version)
 
     @property
@@ -170,6 +171,7 @@ class Supervisor:
     async def _watch(self, worker: WorkerProcess, stopping: asyncio.Task) -> Failure | None:
         loop = asyncio.get_running_loop()
         ready_s = loop.time()
+        self._silences = 0
         while True:
             poll_s = self.bounds.limits.max_execution_ms / 4000
             await asyncio.wait(
@@ -201,7 +203,8 @@ class Supervisor:
         if busy_ms > limit:
             return Failure("execution", f"ran one batch for {busy_ms:.0f} ms, over limits.max_execution_ms {limit}")
         silent_ms = worker.silent_ms()
-        if silent_ms > max(limit, _LEAST_SILENCE_MS):
+        self._silences = self._silences + 1 if silent_ms > max(limit, _LEAST_SILENCE_MS) else 0
+        if self._silences > 1:  # at one look only, the whole host may have been frozen
             return Failure("silent", f"showed no sign of life for {silent_ms:.0f} ms between batches")
         return None
 

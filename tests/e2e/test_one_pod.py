@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from tests.support import numbered
 from tests.support.mesh import Mesh
-from tests.support.mesh_probes import QUICK, introduce, serve, worker
+from tests.support.mesh_probes import QUICK, introduce, is_running, serve, worker
 from tests.support.traffic import Traffic, mixed
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
@@ -29,7 +29,7 @@ async def mesh(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Mesh]:
 @pytest.fixture
 def address(mesh: Mesh) -> str:
     """Where the router of this moment listens."""
-    return [str(line["address"]) for line in mesh.log_lines("router") if line.get("name") == "grpc"][0]
+    return next(str(line["address"]) for line in mesh.log_lines("router") if line.get("name") == "grpc")
 
 
 async def test_a_killed_worker_comes_back_and_every_caller_hears(mesh: Mesh, address: str) -> None:
@@ -64,7 +64,7 @@ async def test_a_killed_runtime_takes_its_workers_along_and_all_is_well_after_it
         before = await worker(mesh, "runtime-0", "numbers")
         await mesh.kill("runtime-0")
         await traffic.failing(20)
-        assert not os.path.exists(f"/proc/{before}")
+        assert not is_running(before)
         await mesh.restart("runtime-0")
         await traffic.clean()
 

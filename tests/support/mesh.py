@@ -114,6 +114,12 @@ class Mesh:
             for name in names:
                 await self.ready(name)
 
+    def add(self, name: str, like: str, **settings: str) -> None:
+        """Plan another process like one that there is, with settings of its own; `start` starts it."""
+        model = self._planned[like]
+        own = {"DATA_DIR": str(self.folder / "state" / name), **settings}
+        self._plan(Planned(name, model.service, model.addresses, {**model.settings, **own}))
+
     async def stop(self, name: str, timeout_s: float = STOP_S) -> int:
         """SIGTERM, and the exit code. Raises AssertionError if it had to be killed."""
         child = self._children[name]
@@ -240,6 +246,8 @@ class Mesh:
         place = Place(self.folder, self._run, self.repository.absolute().as_uri(), self.etcd.endpoint)
         for planned in plan(place, Ports(None), self._replicas):
             extra = {**self._settings.get(planned.service, {}), **self._settings.get(planned.name, {})}
-            merged = Planned(planned.name, planned.service, planned.addresses, {**planned.settings, **extra})
-            self._planned[planned.name] = merged
-            self._children[planned.name] = service(merged, self.folder / "logs")
+            self._plan(Planned(planned.name, planned.service, planned.addresses, {**planned.settings, **extra}))
+
+    def _plan(self, planned: Planned) -> None:
+        self._planned[planned.name] = planned
+        self._children[planned.name] = service(planned, self.folder / "logs")

@@ -83,6 +83,15 @@ def workers(mesh: Mesh, runtime: str, model: str) -> list[int]:
     return sorted(found)
 
 
+def is_running(pid: int) -> bool:
+    """Whether there is such a process, and it has not ended."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
 async def worker(mesh: Mesh, runtime: str, model: str, *, besides: Sequence[int] = ()) -> int:
     """The pid of the one process of a model, once there is one that is none of `besides`."""
 

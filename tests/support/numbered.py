@@ -3,7 +3,8 @@
 import os
 import signal
 import time
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 import joblib
@@ -60,7 +61,7 @@ def request(model: str, values: Sequence[float], version: str = "") -> pb.ModelI
     )
 
 
-def fault(response: pb.ModelInferResponse, values: Sequence[float], versions: Set[str]) -> str:
+def fault(response: pb.ModelInferResponse, values: Sequence[float], versions: AbstractSet[str]) -> str:
     """What is wrong with an answer to `request`; empty when nothing is."""
     if response.model_version not in versions:
         return f"version {response.model_version} answered, allowed are {sorted(versions)}"

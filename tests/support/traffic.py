@@ -1,16 +1,17 @@
 """Open-loop traffic on a router's gRPC door: every answer is checked, and what became of every call is kept.
 
-    async with Traffic(address, mixed("numbers")) as traffic:
-        await traffic.flowing()             # answers come
-        ...a fault...
-        await traffic.clean()               # so many answers in a row, all right
-    traffic.check(allowed={"UNAVAILABLE"})  # never a wrong, late or missing answer; errors only of these codes
+async with Traffic(address, mixed("numbers")) as traffic:
+    await traffic.flowing()             # answers come
+    ...a fault...
+    await traffic.clean()               # so many answers in a row, all right
+traffic.check(allowed={"UNAVAILABLE"})  # never a wrong, late or missing answer; errors only of these codes
 """
 
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
@@ -57,7 +58,7 @@ class Outcome:
     fault: str = ""  # of an answer
 
 
-def mixed(model: str, versions: Set[str] = frozenset({"1"})) -> Callable[[int], Ask]:
+def mixed(model: str, versions: AbstractSet[str] = frozenset({"1"})) -> Callable[[int], Ask]:
     """One row, some, and more than a batch holds; with routing key, without, and for a version by name."""
     named = sorted(versions)
 
@@ -96,11 +97,15 @@ class Traffic:
     async def __aenter__(self) -> Self:
         self._began = time.monotonic()
         self._channels = [grpc.aio.insecure_channel(self._address, options=_CHANNEL) for _ in range(2)]
-        self._infer = [channel.unary_unary(MODEL_INFER) for channel in self._channels]
+        self._infer = [channel.unary_unary(MODEL_INFER, None, None) for channel in self._channels]
         self._pace = asyncio.create_task(self._send_for_ever(), name="traffic")
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        await self.end()
+
+    async def end(self) -> None:
+        """Send nothing more, and return when every call has its outcome; leaving does the same."""
         self._pace.cancel()
         if self._calls:
             await asyncio.wait(self._calls, timeout=_PATIENCE_S + LATE_S)
@@ -108,7 +113,7 @@ class Traffic:
             call.cancel()
         await asyncio.gather(self._pace, *self._calls, return_exceptions=True)
         for channel in self._channels:
-            await channel.close()
+            await channel.close(None)
 
     def now_s(self) -> float:
         """On the clock of Outcome.sent_s."""
@@ -140,7 +145,7 @@ class Traffic:
         took = sorted(outcome.took_s for outcome in self.answered() if since_s <= outcome.sent_s < until_s)
         return took[min(len(took) - 1, int(share * len(took)))]
 
-    def check(self, allowed: Set[str] = frozenset(), *, most: float = float("inf")) -> None:
+    def check(self, allowed: AbstractSet[str] = frozenset(), *, most: float = float("inf")) -> None:
         """No wrong answer, none late, none missing; at most `most` errors, of `allowed` codes, each with a message."""
         summary = self.summary()
         assert [outcome for outcome in self.outcomes if outcome.fault] == [], summary

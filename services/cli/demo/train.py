@@ -29,7 +29,6 @@ from services.cli.demo.held_out import HeldOut
 _SEED = 7
 _HELD_OUT = 0.3
 _PIXEL_MAX = 16.0
-_FIRST_PATIENT = 1000  # patients are numbered from here, in the order of the data set
 _RANKER_INPUTS, _RANKER_HIDDEN, _RANKER_ROWS = 32, 64, 256
 
 Split = tuple[NDArray, NDArray, NDArray, NDArray]  # train, test, train labels, test labels
@@ -97,7 +96,7 @@ def _network(split: Split, artifact: Path) -> float:
 def _tumor(folder: Path, say: Callable[[str], None]) -> tuple[NDArray, NDArray]:
     """The held-out patients and their labels; every patient's features are written as rows for the feature store."""
     data = load_breast_cancer()
-    patients = np.arange(len(data.target)) + _FIRST_PATIENT
+    patients = np.arange(len(data.target))
     x_train, x_test, y_train, y_test, _, held_out = train_test_split(
         data.data.astype(np.float32),
         data.target.astype(np.int64),

@@ -81,8 +81,8 @@ async def test_a_deadline_fires_on_time_while_the_worker_sleeps(pod: PuppetPod) 
         patient = pod.router.send(2, queue_timeout_us=150_000)
 
         assert await pod.router.codes(queued, patient) == [DEADLINE_EXCEEDED, UNAVAILABLE]
-        assert 0.1 <= pod.router.answered_at[queued] - sent_at < 0.14
-        assert 0.15 <= pod.router.answered_at[patient] - sent_at < 0.19
+        assert 0.1 <= pod.router.answered_at[queued] - sent_at < 0.2
+        assert 0.15 <= pod.router.answered_at[patient] - sent_at < 0.25
 
         pod.workers[0].release()
 

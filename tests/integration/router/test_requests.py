@@ -402,6 +402,66 @@ async def test_a_lost_link_with_no_other_replica_is_an_error_at_once_and_mends(m
     assert (await model.call()).code == OK
 
 
+@pytest.mark.parametrize("rows", [1, 4000])
+async def test_a_known_request_loses_nothing_on_any_way_it_can_take(mesh: RouterMesh, rows: int) -> None:
+    model = await mesh.model(spec={"limits": {"max_request_rows": 5000}}, max_request_rows=5000)
+    other = await model.second_batcher()
+    request = infer_request(model.name, *map(float, range(rows)))
+    wanting = pb.ModelInferRequest.FromString(request.SerializeToString())
+    wanting.outputs.add(name="y")
+    trace = [("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")]
+
+    for _ in range(2):
+        plain = [await mesh.call(request), await mesh.call(request, metadata=trace), await mesh.call(wanting)]
+        await first_answers(model, other, refuse(NO))
+        plain.append(await mesh.call(request))
+        await first_answers(model, other, refuse(MAYBE))
+        plain.append(await mesh.call(request))
+
+        expected = request.raw_input_contents[0]
+        assert [a.response.raw_output_contents[0] == expected for a in plain if a.response] == [True] * 5
+
+
+@pytest.mark.parametrize(("megabytes", "times"), [(5, 2), (60, 1)])
+async def test_large_tensors_pass(mesh: RouterMesh, megabytes: int, times: int) -> None:
+    rows = megabytes << 17
+    model = await mesh.model(spec={"limits": {"max_request_rows": rows}}, max_request_rows=rows)
+    request = infer_request(model.name)
+    request.inputs[0].shape[0] = rows
+    request.raw_input_contents[0] = bytes(range(256)) * (megabytes << 12)
+
+    answers = [await mesh.call(request) for _ in range(times)]
+
+    expected = request.raw_input_contents[0]
+    assert [a.response.raw_output_contents[0] == expected for a in answers if a.response] == [True] * times
+
+
+async def test_small_requests_do_not_wait_behind_large_ones(mesh: RouterMesh) -> None:
+    rows = 20 << 17
+    model = await mesh.model(spec={"limits": {"max_request_rows": rows}}, max_request_rows=rows)
+    large = infer_request(model.name)
+    large.inputs[0].shape[0] = rows
+    large.raw_input_contents[0] = bytes(8 * rows)
+    model.batcher.answer = lambda request: {**(echo(request) or {}), "outputs": []}
+    calls = [asyncio.create_task(mesh.call(large)) for _ in range(3)]
+    small = [await model.call() for _ in range(50)]
+
+    assert {answer.code for answer in [*small, *await asyncio.gather(*calls)]} == {OK}
+
+
+async def test_text_tensors_are_checked_each_time(mesh: RouterMesh) -> None:
+    model = await mesh.model(signature=signature([("x", "BYTES", [-1])], [("y", "BYTES", [-1])]))
+    request = pb.ModelInferRequest(model_name=model.name, raw_input_contents=[b"\x02\0\0\0ab"])
+    request.inputs.add(name="x", datatype="BYTES", shape=[1])
+    assert [(await mesh.call(request)).code for _ in range(2)] == [OK, OK]
+
+    request.raw_input_contents[0] = b"\x03\0\0\0ab"
+    answer = await mesh.call(request)
+
+    assert answer.code == grpc.StatusCode.INVALID_ARGUMENT
+    assert "BYTES element 0 at offset 0: its length 3 reaches 1 bytes past the end" in answer.message
+
+
 async def test_a_draining_replica_gets_nothing_new_and_answers_what_it_has(mesh: RouterMesh) -> None:
     model = await mesh.model()
     other = await model.second_batcher()

@@ -302,6 +302,24 @@ def test_no_member_is_made_late_by_those_who_join_it() -> None:
     assert bench.puppet.rows() == [pytest.approx(39, abs=1)]
 
 
+def test_a_worker_that_is_busy_for_long_gets_its_next_batch_only_shortly_before_it_needs_it() -> None:
+    bench = Bench(slots=2)
+    for _ in range(10):
+        bench.send([0])
+        bench.time.advance(50 * MS)
+        bench.puppet.echo()
+    bench.send([1])
+    bench.send([2])
+    bench.time.advance(40 * MS)
+    bench.send([3])
+
+    assert bench.puppet.rows() == [1]
+
+    bench.time.advance(9 * MS)
+
+    assert bench.puppet.rows() == [1, 2]
+
+
 def test_with_a_delay_a_batch_waits_for_partners_but_no_longer() -> None:
     bench = Bench(BatchPolicy(max_batch_rows=4, delay_ns=5 * MS))
     bench.send([0], [1])

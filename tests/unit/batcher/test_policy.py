@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.batcher.policy import BatchPolicy, departure, fitting
+from services.batcher.policy import BatchPolicy, choose, departure, fitting
 from services.batcher.request import DONE, WAITING
 from services.batcher.service_time import ServiceTime
 from services.core.model_spec import ModelSpec
@@ -13,6 +13,13 @@ MS = 1_000_000
 class Member:
     def __init__(self, cost: int, deadline_ns: int = 1 << 62, state: int = WAITING) -> None:
         self.cost, self.deadline_ns, self.state = cost, deadline_ns, state
+
+
+def ten_and_one_a_row() -> ServiceTime:
+    service = ServiceTime()
+    for rows in (1, 10) * 10:
+        service.measured(rows, (10 + rows) * MS, 0)
+    return service
 
 
 def test_without_a_delay_everything_leaves_now() -> None:
@@ -42,23 +49,52 @@ def test_a_preferred_size_leaves_without_delay(rows: int, leaves: tuple[int, int
     [([5, 5, 5], 8, 1), ([1, 2, 3], 6, 3), ([1, 2, 4], 6, 2), ([9], 8, 1), ([1] * 9, 8, 8), ([], 8, 0), ([1, 1], 0, 1)],
 )
 def test_a_batch_fits_and_the_next_request_would_not(costs: list[int], most: int, count: int) -> None:
-    assert fitting([Member(cost) for cost in costs], most, 0, None) == count
+    assert fitting([Member(cost) for cost in costs], most, 0, None) == (count, False)
 
 
 def test_those_who_left_do_not_count() -> None:
     members = [Member(1, state=DONE), Member(2), Member(9, state=DONE), Member(2)]
 
-    assert fitting(members, 4, 0, None) == 2
+    assert fitting(members, 4, 0, None) == (2, False)
 
 
 def test_nobody_joins_who_would_make_a_member_late() -> None:
-    service = ServiceTime()
-    for rows in (1, 10) * 10:
-        service.measured(rows, (10 + rows) * MS, 0)
+    service = ten_and_one_a_row()
     members = [Member(1, 15 * MS + 1000), *(Member(1) for _ in range(20))]
 
-    assert fitting(members, 64, 0, service) == 5
-    assert fitting([Member(1, 5 * MS)], 64, 0, service) == 0
+    assert fitting(members, 64, 0, service) == (5, True)
+    assert fitting([Member(1, 5 * MS)], 64, 0, service) == (0, True)
+
+
+def test_when_the_rest_is_in_time_in_the_next_batch_arrival_decides() -> None:
+    members = [Member(1, 13 * MS), *(Member(1, 60 * MS) for _ in range(10))]
+    choice = choose(members, 64, 0, ten_and_one_a_row())
+
+    assert choice.chosen == members[:2] or choice.chosen == members[:3]
+    assert choice.hopeless == []
+
+
+def test_when_not_all_can_be_in_time_the_largest_batch_runs_and_the_hopeless_are_told() -> None:
+    members = [*(Member(1, 12 * MS) for _ in range(3)), *(Member(1, 31 * MS) for _ in range(20))]
+    choice = choose(members, 64, 0, ten_and_one_a_row())
+
+    assert len(choice.chosen) >= 19
+    assert set(choice.chosen) <= set(members[3:])
+    assert set(choice.hopeless) >= set(members[:3])
+
+
+def test_a_large_request_without_a_chance_does_not_stand_before_a_small_one_with_one() -> None:
+    large, small = Member(40, 30 * MS), Member(1, 20 * MS)
+    choice = choose([large, small], 64, 0, ten_and_one_a_row())
+
+    assert choice.chosen == [small]
+    assert choice.hopeless == [large]
+
+
+def test_when_nobody_can_be_in_time_everybody_is_told() -> None:
+    members = [Member(1, 5 * MS), Member(2, 6 * MS)]
+
+    assert choose(members, 64, 0, ten_and_one_a_row()) == ([], members[::-1])
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,136 @@
+"""A router's beginning and end, and its days without etcd."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import grpc
+import grpc.aio
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from inference import grpc_service_pb2 as pb
+from services.core import keys
+from tests.support.puppets import echo, silence
+from tests.support.router_mesh import FRONTS, TIMEOUT_S, RouterMesh, infer_request, rest_request, router_mesh, until
+
+OK, UNAVAILABLE = grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE
+
+
+@pytest.fixture(params=FRONTS)
+async def mesh(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[RouterMesh]:
+    """A router of the test's own."""
+    async with router_mesh(tmp_path, request.param) as mesh:
+        yield mesh
+
+
+@pytest.fixture
+async def no_errors_of_its_own() -> None:
+    """Said by the tests themselves here."""
+
+
+async def test_without_etcd_it_serves_what_it_knows_also_after_a_restart(mesh: RouterMesh) -> None:
+    model = await mesh.model("1", "2")
+    await model.route({"stable": "1", "canary": {"2": 100}})
+    await asyncio.sleep(0.6)  # the snapshot is written at most twice a second
+
+    await mesh.server.kill()
+    assert (await model.call()).code == OK
+    assert await mesh.stop_router() == 0
+    await mesh.start_router()
+
+    async def is_served() -> bool:
+        return (await model.call()).trailing.get("turnout-arm") == "canary"
+
+    await until("the canary serves from the snapshot", is_served)
+    assert (await mesh.stub.ServerReady(pb.ServerReadyRequest(), timeout=TIMEOUT_S)).ready
+    assert await mesh.metric("turnout_config_age_seconds") >= 0
+
+    await mesh.server.start()
+    await until("etcd is back", lambda: mesh.etcd.list("routes/"), 10)
+    await model.route({"stable": "1"})
+    assert (await model.call()).trailing["turnout-arm"] == "stable"
+
+
+async def test_before_any_configuration_it_is_live_and_not_ready_and_becomes_so_by_itself(mesh: RouterMesh) -> None:
+    await mesh.stop_router()
+    await mesh.server.kill()
+    for snapshot in Path(mesh._environ["TURNOUT_ROUTER_DATA_DIR"]).glob("router-*.json"):
+        snapshot.unlink()
+    await mesh.start_router()
+    check = health_pb2_grpc.HealthStub(mesh.channel).Check
+
+    health = await check(health_pb2.HealthCheckRequest(), timeout=TIMEOUT_S)
+    live = await mesh.rest("/v2/health/live", method="GET")
+    ready = await mesh.rest("/v2/health/ready", method="GET")
+    unknown = await mesh.call(infer_request("m", 1.0))
+    await mesh.server.start()
+
+    async def is_ready() -> bool:
+        answer = await check(health_pb2.HealthCheckRequest(), timeout=TIMEOUT_S)
+        return answer.status == health_pb2.HealthCheckResponse.SERVING
+
+    assert (health.status, live.status, ready.status) == (health_pb2.HealthCheckResponse.NOT_SERVING, 200, 503)
+    assert unknown.code in {UNAVAILABLE, grpc.StatusCode.NOT_FOUND}
+    await until("it is ready", is_ready)
+    assert (await mesh.rest("/v2/health/ready", method="GET")).status == 200
+
+
+async def test_a_stop_answers_what_is_in_flight_and_refuses_what_is_new(mesh: RouterMesh) -> None:
+    model = await mesh.model()
+    model.batcher.answer = silence
+    waiting = [asyncio.create_task(model.call(float(n))) for n in range(4)]
+    by_rest = asyncio.create_task(model.rest(rest_request(9.0)))
+    await model.batcher.until(lambda: len(model.batcher.requests) == 5)
+    watch = health_pb2_grpc.HealthStub(mesh.channel).Watch(health_pb2.HealthCheckRequest())
+    await watch.read()
+
+    mesh.router.signal(signal.SIGTERM)
+    async with asyncio.timeout(TIMEOUT_S):
+        heard = await watch.read()
+    new, new_rest = await model.call(), await model.rest(rest_request(1.0))
+    ready = await mesh.rest("/v2/health/ready", method="GET")
+    for request in list(model.batcher.requests):
+        model.batcher.reply(request, **(echo(request) or {}))
+    answers, rest = await asyncio.gather(*waiting), await by_rest
+
+    assert heard.status == health_pb2.HealthCheckResponse.NOT_SERVING
+    assert (new.code, new_rest.status, ready.status) == (UNAVAILABLE, 503, 503)
+    assert "this router is stopping" in new.message
+    assert ({answer.code for answer in answers}, rest.status) == ({OK}, 200)
+    assert await mesh.router.exit_code() == 0
+    assert not (await mesh.etcd.list(f"{keys.SERVICES}router/")).entries
+    assert not (await mesh.etcd.list(f"{keys.STATUS}router/")).entries
+
+
+@pytest.mark.parametrize("front", FRONTS)
+async def test_a_stop_does_not_wait_for_ever(tmp_path: Path, front: str) -> None:
+    async with router_mesh(tmp_path, front, drain_s=0.5) as mesh:
+        model = await mesh.model()
+        model.batcher.answer = silence
+        waiting = asyncio.create_task(model.call())
+        await model.batcher.until(lambda: model.batcher.requests)
+
+        code = await mesh.stop_router()
+
+        assert code == 0
+        assert (await waiting).code in {UNAVAILABLE, grpc.StatusCode.CANCELLED}
+
+
+@pytest.mark.parametrize("front", FRONTS)
+async def test_more_requests_than_it_may_hold_are_refused_at_once(tmp_path: Path, front: str) -> None:
+    async with router_mesh(tmp_path, front, max_in_flight=4) as mesh:
+        model = await mesh.model()
+        model.batcher.answer = silence
+        waiting = [asyncio.create_task(model.call(timeout_s=2)) for _ in range(4)]
+        await model.batcher.until(lambda: len(model.batcher.requests) == 4)
+
+        answer, rest = await model.call(), await model.rest(rest_request(1.0))
+        for request in list(model.batcher.requests):
+            model.batcher.reply(request, **(echo(request) or {}))
+
+        assert (answer.code, rest.status) == (UNAVAILABLE, 503)
+        assert "4 requests are in flight, the most this router takes" in answer.message
+        assert {each.code for each in await asyncio.gather(*waiting)} == {OK}
+        assert await mesh.metric("turnout_refused_early_total", reason="in_flight") >= 1

@@ -1,0 +1,92 @@
+from typing import Any
+
+import pytest
+
+from inference import grpc_service_pb2 as pb
+from services.core.errors import InvalidRequestError
+from services.core.model_spec import ModelSpec
+from services.router.codec import parse_request
+from services.router.table import Target
+from services.router.templates import Templates
+from tests.support.puppets import floats, signature
+from turnout.v1 import link_pb2
+
+
+def message(data: bytes = floats(1, 2), *, name: str = "x", shape: tuple[int, ...] = (1, 2), **fields: Any) -> bytes:
+    request = pb.ModelInferRequest(model_name="m", **fields)
+    request.inputs.add(name=name, datatype="FP32", shape=shape)
+    request.raw_input_contents.append(data)
+    return request.SerializeToString()
+
+
+def learnt(*payloads: bytes) -> Templates:
+    templates = Templates()
+    for payload in payloads:
+        templates.learn(payload, parse_request(payload))
+    return templates
+
+
+def target(**served: Any) -> Target:
+    return Target(link_pb2.Served(model="m", version="1", signature=signature(), **served), ModelSpec())
+
+
+def test_other_data_behind_the_same_header_is_found() -> None:
+    found = learnt(message()).find(message(floats(3, 4)))
+
+    assert found is not None
+    template, data = found
+    assert (template.given[:3], bytes(data)) == (("x", "FP32", (1, 2)), floats(3, 4))
+    assert (template.inference.model, template.inference.inputs) == ("m", ())
+
+
+@pytest.mark.parametrize(
+    "other",
+    [message(name="z"), message(shape=(2, 1)), message(floats(1, 2, 3)), message(model_version="1"), message()[:-1], b""],
+)
+def test_another_header_is_not_found(other: bytes) -> None:
+    assert learnt(message()).find(other) is None
+
+
+@pytest.mark.parametrize("payload", [message(id="a"), message(b"", shape=(0, 2)), message(name="x" * 2000)])
+def test_what_will_not_come_again_is_not_learnt(payload: bytes) -> None:
+    assert learnt(payload).find(payload) is None
+
+
+def test_text_is_not_learnt_as_only_its_content_says_whether_it_is_right() -> None:
+    request = pb.ModelInferRequest(model_name="m", raw_input_contents=[b"\1\0\0\0a"])
+    request.inputs.add(name="x", datatype="BYTES", shape=[1])
+    payload = request.SerializeToString()
+
+    assert learnt(payload).find(payload) is None
+
+
+def test_what_is_sent_is_the_request_that_protobuf_would_write() -> None:
+    found = learnt(message()).find(message(floats(3, 4)))
+    assert found is not None
+    plan = found[0].plan(target(), found[1])
+    fixed = (9).to_bytes() + (77).to_bytes(8, "little") + (41).to_bytes() + (5000).to_bytes(8, "little")
+
+    frame = link_pb2.Frame.FromString(plan.head + fixed + plan.rest + bytes(found[1]))
+
+    expected = link_pb2.Request(id=77, model="m", version="1", rows=1, deadline_us=5000)
+    expected.inputs.add(name="x", datatype="FP32", shape=[1, 2], data=floats(3, 4))
+    assert list(frame.requests) == [expected]
+
+
+def test_a_request_that_one_version_refuses_is_refused_each_time() -> None:
+    payload = message(floats(*range(6)), shape=(3, 2))
+    found = learnt(payload).find(payload)
+    assert found is not None
+    strict = target(max_request_rows=2)
+
+    for _ in range(2):
+        with pytest.raises(InvalidRequestError, match="3 rows in one request; model m takes at most 2"):
+            found[0].plan(strict, found[1])
+    assert found[0].plan(target(), found[1]).rows == 3
+
+
+def test_no_flood_of_headers_grows_it_without_end() -> None:
+    templates = learnt(*(message(name=f"name-{number:05}") for number in range(5000)))
+
+    assert len(templates._templates) <= 2048
+    assert sum(map(len, templates._lengths.values())) <= 2048
