@@ -57,13 +57,6 @@ def _row_offsets(data: bytes, rows: int, elements: int) -> list[int]:
     return offsets
 
 
-def gather(members: Sequence[Pending], position: int) -> bytes:
-    """Input number `position` of all members, their rows one after the other."""
-    if len(members) == 1:
-        return members[0].inputs[position]
-    return b"".join([member.inputs[position] for member in members])
-
-
 def columns_of(outputs: Sequence[pb.Tensor], rows: int) -> list[Column]:
     """A batch's outputs, to be split by rows. Raises WrongRowsError unless each holds exactly `rows` rows."""
     columns = []
