@@ -3,7 +3,7 @@ BIN := .venv/bin
 ARGS ?=
 PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check
 
-.PHONY: help venv up test lint fmt proto bench load clean distclean
+.PHONY: help venv up test soak lint fmt proto bench load clean distclean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile
@@ -15,6 +15,9 @@ up: venv ## run a whole mesh here and show it at work; ARGS="--port-offset 100 -
 
 test: lint ## lint, then every test; ARGS="tests/unit -k route" narrows the tests
 	$(BIN)/pytest -n auto --dist loadfile $(ARGS)
+
+soak: .venv/dev.stamp ## the tests that take minutes: a whole mesh under load for a while
+	$(BIN)/pytest -m slow tests/e2e $(ARGS)
 
 lint: .venv/dev.stamp ## style, types and import rules
 	$(BIN)/ruff check .

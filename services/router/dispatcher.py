@@ -209,7 +209,7 @@ class Dispatcher:
         link_ns = now - flight.sent_ns - reply.total_ns
         remote = reply.stages_ns[:]  # a slice is made in C, an iterator is not
         if len(remote) != _REMOTE_STAGES:  # a peer of another release: its time counts as the link's
-            remote[:] = [0] * _REMOTE_STAGES
+            reply.stages_ns[:] = remote = [0] * _REMOTE_STAGES
         flight.mark_ns = now
         self._end(flight)
         flight.answerer.answer(flight, reply)

@@ -13,15 +13,15 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from services.chassis.listening import CannotListenError, split_address
 from services.core.errors import (
-    DeadlineExceededError,
     InternalError,
     InvalidRequestError,
     OverloadedError,
     ServingError,
-    TooLargeError,
+    UnimplementedError,
     http_status_of,
 )
 from services.router import rest_codec
+from services.router.bodies import BodyReader
 from services.router.catalogue import Catalogue
 from services.router.codec import timing_text
 from services.router.dispatcher import Dispatcher
@@ -32,7 +32,7 @@ from turnout.v1 import link_pb2
 log = structlog.get_logger()
 _JSON = "application/json"
 _TIMEOUT = "x-request-timeout-ms"
-_BODY_S = 30.0  # a caller that sends slower than that holds up memory for nothing
+_BINARY = "inference-header-content-length"
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -89,7 +89,7 @@ class RestApi:
         self._dispatcher = dispatcher
         self._catalogue = catalogue
         self._max_in_flight = max_in_flight
-        self._max_message_bytes = max_message_bytes
+        self._bodies = BodyReader(max_message_bytes)
         self._answerer = RestAnswerer()
 
     def application(self) -> web.Application:
@@ -140,9 +140,11 @@ class RestApi:
         started = perf_counter_ns()
         if self._dispatcher.in_flight >= self._max_in_flight:
             raise OverloadedError(f"{self._max_in_flight} requests are in flight, the most this router takes")
+        if _BINARY in request.headers:
+            raise UnimplementedError("binary tensors are not offered over REST: send data as JSON, or use gRPC")
         name, version = _names(request)
         remaining_s = _timeout_s(request)
-        body = await _body(request, self._max_message_bytes)
+        body = await self._bodies.read(request)
         call_id, outcome = self._answerer.expect()
         headers = {key.lower(): value for key, value in request.headers.items()}
         flight = Flight(self._dispatcher, self._answerer, call_id, headers, started)
@@ -175,23 +177,6 @@ def _timeout_s(request: web.Request) -> float | None:
     if not 0 < milliseconds < 1e9:
         raise InvalidRequestError(f"X-Request-Timeout-Ms is {text[:40]!r}; it takes milliseconds, more than 0")
     return milliseconds / 1000
-
-
-async def _body(request: web.Request, limit: int) -> bytearray:
-    """The body, inflated. Not request.read(): that lets a small compressed body grow to several limits at once."""
-    body = bytearray()
-    try:
-        async with asyncio.timeout(_BODY_S):
-            async for chunk in request.content.iter_any():
-                body += chunk
-                if len(body) > limit:
-                    raise TooLargeError(f"the body is larger than {limit} bytes, the most this router takes")
-    except TimeoutError:
-        raise DeadlineExceededError(f"the body did not come within {_BODY_S:g} s") from None
-    except web.RequestPayloadError:
-        encoding = request.headers.get("Content-Encoding", "none")
-        raise InvalidRequestError(f"the body cannot be read with Content-Encoding {encoding[:40]!r}") from None
-    return body
 
 
 @web.middleware

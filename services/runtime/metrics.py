@@ -17,7 +17,7 @@ class RuntimeMetrics:
         )
         self.failures = Counter(
             "turnout_runtime_failures",
-            "Lives of instances that ended by themselves: artifact, load, spawn, exit, memory, execution.",
+            "Lives of instances that ended by themselves: artifact, load, spawn, exit, memory, execution, silent.",
             (*_VERSION, "kind"),
             registry=registry,
         )

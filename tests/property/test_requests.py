@@ -4,6 +4,7 @@ import json
 import math
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -38,7 +39,9 @@ def signatures_and_inputs(draw: st.DrawFn) -> tuple[link_pb2.Served, list[Given]
     """A signature of one or two inputs, and inputs that nearly fit it."""
     dimensions = st.lists(st.sampled_from([-1, 0, 1, 2, 3]), max_size=3)
     specs = [
-        tensor_pb2.TensorSpec(name=name, datatype=draw(SIZED), shape=[draw(st.sampled_from([-1, 2])), *draw(dimensions)])
+        tensor_pb2.TensorSpec(
+            name=name, datatype=draw(SIZED), shape=[draw(st.sampled_from([-1, 2])), *draw(dimensions)]
+        )
         for name in draw(st.sampled_from([["x"], ["x"], ["x", "y"]]))
     ]
     inputs = []
@@ -178,9 +181,9 @@ def assert_same(one: bytes | memoryview, other: bytes, code: str) -> None:
     """Bit for bit, but for what a NaN carries."""
     pairs = zip(struct.iter_unpack(f"<{code}", one), struct.iter_unpack(f"<{code}", other), strict=True)
     for (left,), (right,) in pairs:
-        assert left == right or (left != left and right != right)
+        assert left == right or (math.isnan(left) and math.isnan(right))
         if code in "fd":
-            assert math.copysign(1, left) == math.copysign(1, right) or left != left
+            assert math.copysign(1, left) == math.copysign(1, right) or math.isnan(left)
 
 
 @given(st.lists(st.binary(max_size=12), max_size=5))
@@ -216,10 +219,8 @@ def test_an_answer_is_the_message_that_protobuf_would_write(
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_request_or_refused(payload: bytes) -> None:
     for parse in (codec.parse_request, lambda body: rest_codec.parse_request("m", "", body)):
-        try:
+        with suppress(InvalidRequestError):
             parse(payload)
-        except InvalidRequestError as error:
-            assert str(error)
 
 
 JSON = st.recursive(
@@ -236,13 +237,11 @@ ODD_INPUT = st.builds(
 )
 
 
-@given(st.fixed_dictionaries({}, optional={"id": JSON, "parameters": JSON, "outputs": JSON, "inputs": st.lists(ODD_INPUT)}))
+@given(
+    st.fixed_dictionaries({}, optional={"id": JSON, "parameters": JSON, "outputs": JSON, "inputs": st.lists(ODD_INPUT)})
+)
 def test_any_json_is_a_request_or_refused(body: dict[str, Any]) -> None:
-    try:
-        inference = rest_codec.parse_request("m", "", json.dumps(body).encode())
-    except InvalidRequestError as error:
-        assert str(error).encode()
-    else:
-        for tensor in inference.inputs:
+    with suppress(InvalidRequestError):
+        for tensor in rest_codec.parse_request("m", "", json.dumps(body).encode()).inputs:
             size = ELEMENT_BYTES.get(tensor.datatype)
             assert size is None or len(tensor.data) == math.prod(tensor.shape) * size

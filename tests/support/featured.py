@@ -9,7 +9,7 @@ from services.core.feature_spec import FeatureViewSpec
 from services.feature_proxy.load import Row, load
 from tests.support import numbered
 from tests.support.mesh import Mesh
-from tests.support.mesh_probes import serve
+from tests.support.mesh_probes import model_ready, put_model
 from tests.support.traffic import Ask
 
 MODEL, VIEW, ENTITY = "featured", "measures", "patient_id"
@@ -18,17 +18,27 @@ _COLUMNS = ("a", "b", "c", "d")
 _USE = {"view": VIEW, "entity": ENTITY, "input": "x"}
 
 
-async def serve_featured(mesh: Mesh, replicas: int = 1) -> None:
-    """The view, in a file of the mesh, and the model that reads it; `ask` asks it."""
+async def serve_featured(mesh: Mesh) -> None:
+    """The view, in a file of the mesh, and the model that reads it, once it is served; `ask` asks it."""
+    await prepare_featured(mesh)
+    await mesh.serving(MODEL, "1")
+    await model_ready(mesh, MODEL)
+
+
+async def prepare_featured(mesh: Mesh) -> None:
+    """As serve_featured, without waiting for anybody to serve it."""
     spec = view(mesh.folder / "features.sqlite")
     await load(spec.store, VIEW, spec, (Row(number, _values(number), 1.0) for number in _patients()))
     await mesh.put(f"feature_views/{VIEW}", spec.dump())
-    await serve(mesh, MODEL, 1, spec={"features": [_USE]}, replicas=replicas)
+    numbered.write(mesh.repository, MODEL, 1)
+    await put_model(mesh, MODEL, 1, spec={"features": [_USE]})
 
 
 def view(file: Path) -> FeatureViewSpec:
     columns: list[Mapping[str, Any]] = [{"name": name} for name in _COLUMNS]
-    return FeatureViewSpec.model_validate({"store": f"sqlite://{file}", "entity": ENTITY, "columns": columns})
+    return FeatureViewSpec.model_validate(
+        {"store": f"sqlite://{file}", "entity": ENTITY, "columns": columns, "timeout_ms": 2000}
+    )
 
 
 def ask(number: int) -> Ask:

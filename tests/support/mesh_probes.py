@@ -43,14 +43,19 @@ async def introduce(
     replicas: int = 1,
 ) -> None:
     """As `serve`, of what is in the repository already."""
-    names = [str(version) for version in versions]
-    policy = {"version_policy": {"specific": names}}
-    await mesh.put(f"models/{model}", {**SPEC, **policy, **(spec or {})})
+    await put_model(mesh, model, *versions, spec=spec)
     if route:
         await mesh.put(f"routes/{model}", route)
+    names = [str(version) for version in versions]
     await mesh.serving(model, *names, replicas=replicas)
     for name in names:
         await model_ready(mesh, model, name)
+
+
+async def put_model(mesh: Mesh, model: str, *versions: int, spec: Mapping[str, Any] | None = None) -> None:
+    """models/MODEL, which loads these versions."""
+    policy = {"version_policy": {"specific": [str(version) for version in versions]}}
+    await mesh.put(f"models/{model}", {**SPEC, **policy, **(spec or {})})
 
 
 async def model_ready(mesh: Mesh, model: str, version: str = "", timeout_s: float = 30) -> None:
@@ -111,11 +116,10 @@ async def metric(mesh: Mesh, process: str, name: str, **labels: str) -> float:
     return sum(float(line.rpartition(" ")[2]) for line in series if all(each in line for each in wanted))
 
 
-async def router_status(mesh: Mesh) -> RouterStatus:
-    """status/router/INSTANCE/routes of the router that runs now."""
+async def router_status(mesh: Mesh) -> list[RouterStatus]:
+    """status/router/INSTANCE/routes of every router."""
     listing = await mesh.client.list(f"{keys.STATUS}router/")
-    found = [entry.value for key, entry in listing.entries.items() if key.endswith("/routes")]
-    return RouterStatus.parse(found[-1]) if found else RouterStatus()
+    return [RouterStatus.parse(entry.value) for key, entry in listing.entries.items() if key.endswith("/routes")]
 
 
 def errors(mesh: Mesh, *names: str) -> list[str]:

@@ -1,6 +1,6 @@
 """The router's neighbours as the test wants them, over real links: batchers, a comparator, a feature proxy.
 
-    python -m tests.support.puppets    # an echoing batcher as a process that can be stopped and killed: PUPPET_MODEL
+python -m tests.support.puppets    # an echoing batcher as a process that can be stopped and killed: PUPPET_MODEL
 """
 
 import asyncio
@@ -126,7 +126,9 @@ class PuppetBatcher(Puppet):
             served = {"digest": f"sha-{version}", "signature": signature(), "slots": 2, "max_request_rows": 64} | fields
             self._served[model, version] = link_pb2.Served(model=model, version=version, **served)
         self._say()
-        for version in versions if etcd else ():
+        if etcd is None:
+            return
+        for version in versions:
             endpoint = Endpoint(
                 address=self.server.address, digest="sha", signature_hash="x", slots=2, max_batch_rows=64
             )
@@ -157,7 +159,12 @@ class PuppetBatcher(Puppet):
 
     @staticmethod
     def _reply(link: Link, request: link_pb2.Request, fields: dict[str, Any]) -> None:
-        ran = {"executed": link_pb2.EXECUTED_YES, "stages_ns": [1000] * 7, "total_ns": 8000, "digest": "sha"}
+        ran: dict[str, Any] = {
+            "executed": link_pb2.EXECUTED_YES,
+            "stages_ns": [1000] * 7,
+            "total_ns": 8000,
+            "digest": "sha",
+        }
         reply = link_pb2.Reply(**ran | {"id": request.id, "final": True} | fields)
         link.frame_for(reply.ByteSize()).replies.append(reply)
 

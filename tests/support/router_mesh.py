@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import aiohttp
 import grpc.aio
-from google.rpc.error_details_pb2 import RetryInfo
-from google.rpc.status_pb2 import Status
+from google.rpc.error_details_pb2 import RetryInfo  # type: ignore[import-untyped]
+from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 
 from inference import grpc_service_pb2 as pb
 from inference import grpc_service_pb2_grpc
@@ -83,7 +83,9 @@ class RouterMesh:
     def __init__(self, etcd: EtcdProcess, folder: Path, stack: AsyncExitStack, settings: Mapping[str, object]) -> None:
         self.server = etcd
         self.etcd = EtcdClient([etcd.endpoint])
+        self.folder = folder
         self.router: ServiceProcess
+        self.channel: Any
         self.grpc_address = ""
         self.rest_address = ""
         self.metrics_address = ""
@@ -155,9 +157,9 @@ class RouterMesh:
         try:
             response = pb.ModelInferResponse.FromString(await call)
         except grpc.aio.AioRpcError as error:
-            trailing = dict(error.trailing_metadata() or ())
-            return Answer(error.code(), error.details() or "", None, trailing, time.perf_counter() - began)
-        trailing = dict(await call.trailing_metadata() or ())
+            ended: dict[str, Any] = dict(error.trailing_metadata() or ())
+            return Answer(error.code(), error.details() or "", None, ended, time.perf_counter() - began)
+        trailing: dict[str, Any] = dict(await call.trailing_metadata() or ())
         return Answer(grpc.StatusCode.OK, "", response, trailing, time.perf_counter() - began)
 
     async def rest(

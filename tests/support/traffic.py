@@ -154,7 +154,7 @@ class Traffic:
         assert [outcome for outcome in self.failed() if outcome.code not in allowed] == [], summary
         assert [outcome for outcome in self.failed() if not outcome.message] == [], summary
         assert len(self.failed()) <= most, summary
-        assert len(self.answered()) > self.rate / 2, summary
+        assert self.answered(), summary
 
     def summary(self) -> str:
         """Counts by code and message, for a person."""

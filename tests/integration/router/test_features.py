@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from inference import grpc_service_pb2 as pb
-from tests.support.puppets import X, Fields, PuppetProxy, floats, signature, silence
+from tests.support.puppets import Fields, PuppetProxy, X, floats, signature, silence
 from tests.support.router_mesh import Model, RouterMesh, infer_request, rest_request, until
 from turnout.v1 import feature_pb2, tensor_pb2
 

@@ -65,7 +65,11 @@ async def test_reflection_lists_every_service(mesh: RouterMesh) -> None:
 
 
 async def test_a_method_that_is_not_offered_says_so(mesh: RouterMesh) -> None:
-    for path in ("/inference.GRPCInferenceService/ModelStatistics", "/inference.GRPCInferenceService/Nothing", "/x.Y/Z"):
+    for path in (
+        "/inference.GRPCInferenceService/ModelStatistics",
+        "/inference.GRPCInferenceService/Nothing",
+        "/x.Y/Z",
+    ):
         with pytest.raises(grpc.aio.AioRpcError) as error:
             await mesh.channel.unary_unary(path)(b"", timeout=TIMEOUT_S)
 

@@ -1,6 +1,7 @@
 """A router's beginning and end, and its days without etcd."""
 
 import asyncio
+import shutil
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -56,8 +57,7 @@ async def test_without_etcd_it_serves_what_it_knows_also_after_a_restart(mesh: R
 async def test_before_any_configuration_it_is_live_and_not_ready_and_becomes_so_by_itself(mesh: RouterMesh) -> None:
     await mesh.stop_router()
     await mesh.server.kill()
-    for snapshot in Path(mesh._environ["TURNOUT_ROUTER_DATA_DIR"]).glob("router-*.json"):
-        snapshot.unlink()
+    shutil.rmtree(mesh.folder)
     await mesh.start_router()
     check = health_pb2_grpc.HealthStub(mesh.channel).Check
 
@@ -69,7 +69,7 @@ async def test_before_any_configuration_it_is_live_and_not_ready_and_becomes_so_
 
     async def is_ready() -> bool:
         answer = await check(health_pb2.HealthCheckRequest(), timeout=TIMEOUT_S)
-        return answer.status == health_pb2.HealthCheckResponse.SERVING
+        return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
 
     assert (health.status, live.status, ready.status) == (health_pb2.HealthCheckResponse.NOT_SERVING, 200, 503)
     assert unknown.code in {UNAVAILABLE, grpc.StatusCode.NOT_FOUND}
@@ -134,3 +134,26 @@ async def test_more_requests_than_it_may_hold_are_refused_at_once(tmp_path: Path
         assert "4 requests are in flight, the most this router takes" in answer.message
         assert {each.code for each in await asyncio.gather(*waiting)} == {OK}
         assert await mesh.metric("turnout_refused_early_total", reason="in_flight") >= 1
+
+
+async def test_bodies_that_never_end_are_bounded_together(tmp_path: Path) -> None:
+    async with router_mesh(tmp_path, "native", max_message_bytes=1 << 20) as mesh:
+        model = await mesh.model()
+        host, port = mesh.rest_address.split(":")
+        head = f"POST /v2/models/{model.name}/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n"
+        streams = []
+        for _ in range(6):
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(head.encode() + bytes(900_000))
+            await writer.drain()
+            streams.append((reader, writer))
+
+        answers = [asyncio.create_task(reader.readline()) for reader, _ in streams]
+        done, held = await asyncio.wait(answers, timeout=1)
+        for task in held:
+            task.cancel()
+        for _, writer in streams:
+            writer.close()
+
+        assert ({task.result() for task in done}, len(held)) == ({b"HTTP/1.1 503 Service Unavailable\r\n"}, 4)
+        assert (await model.rest(rest_request(1.0))).status == 200

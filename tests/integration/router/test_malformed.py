@@ -1,4 +1,4 @@
-"""DESIGN §7 at the router's two doors: every fault has its code, says what would be right, and harms nobody after it."""
+"""Faulty requests at both doors: each has its code, says what would be right, and harms nobody after it."""
 
 import gzip
 import json
@@ -89,9 +89,7 @@ async def check_next(model: Model) -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-async def test_a_fault_is_named_with_what_would_be_right(
-    mesh: RouterMesh, ids: dict[str, Model], fault: Fault
-) -> None:
+async def test_a_fault_is_named_with_what_would_be_right(mesh: RouterMesh, ids: dict[str, Model], fault: Fault) -> None:
     model = await model_of(mesh, ids)
     asked = len(model.batcher.requests)
 
@@ -223,6 +221,14 @@ def resident_bytes(mesh: RouterMesh) -> int:
         return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmHWM"))
 
 
+async def test_binary_tensors_over_rest_are_refused_by_name(mesh: RouterMesh, ids: dict[str, Model]) -> None:
+    model = await model_of(mesh, ids)
+
+    answer = await model.rest(b"{}12345678", headers={"Inference-Header-Content-Length": "2"})
+
+    assert (answer.status, "send data as JSON, or use gRPC" in answer.body["error"]) == (501, True)
+
+
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
@@ -259,7 +265,7 @@ async def test_odd_text_from_callers_comes_back_as_a_message_that_fits(mesh: Rou
 
 async def test_headers_with_any_bytes_harm_nobody(mesh: RouterMesh, ids: dict[str, Model]) -> None:
     model = await model_of(mesh, ids)
-    headers = {name: "\udcff\udcfe" for name in ("x-request-id", "x-routing-key", "traceparent", "turnout-timing")}
+    headers = dict.fromkeys(("x-request-id", "x-routing-key", "traceparent", "turnout-timing"), "��")
 
     answer = await model.rest(rest_request(1.0), headers=headers)
     timeout = await model.rest(rest_request(1.0), headers={"X-Request-Timeout-Ms": "soon"})

@@ -1,7 +1,6 @@
-"""Requests through a real router: answers, deadlines, cancels and second tries."""
+"""Requests through a real router, and their answers."""
 
 import asyncio
-import signal
 
 import aiohttp
 import grpc
@@ -9,19 +8,12 @@ import grpc.aio
 import pytest
 
 from inference import grpc_service_pb2 as pb
-from services.core import keys
-from services.core.registry import Endpoint
-from tests.support.puppets import X, echo, floats, refuse, signature, silence
-from tests.support.router_mesh import TIMEOUT_S, Model, RouterMesh, infer_request, rest_request, until
-from tests.support.service_process import started
-from turnout.v1 import link_pb2
+from tests.support.puppets import X, echo, floats, signature
+from tests.support.router_mesh import TIMEOUT_S, RouterMesh, infer_request, rest_request, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-OK, DEADLINE = grpc.StatusCode.OK, grpc.StatusCode.DEADLINE_EXCEEDED
-UNAVAILABLE, INTERNAL = grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INTERNAL
-NO, MAYBE, YES = link_pb2.EXECUTED_NO, link_pb2.EXECUTED_MAYBE, link_pb2.EXECUTED_YES
-LATE_S = 0.25  # allowed on a busy machine
+OK, UNAVAILABLE = grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE
 
 
 async def test_an_answer_has_the_outputs_the_version_and_the_id(mesh: RouterMesh) -> None:
@@ -98,7 +90,22 @@ async def test_arm_timing_and_request_id_come_with_the_answer(mesh: RouterMesh) 
     for text in (timed.trailing["turnout-timing"], rest.headers["Server-Timing"]):
         stages = dict(part.split(";dur=") for part in text.split(", "))
         assert list(stages) == (
-            "parse auth route features link queue assemble worker_wait h2d compute d2h scatter serialize total".split()
+            [
+                "parse",
+                "auth",
+                "route",
+                "features",
+                "link",
+                "queue",
+                "assemble",
+                "worker_wait",
+                "h2d",
+                "compute",
+                "d2h",
+                "scatter",
+                "serialize",
+                "total",
+            ]
         )
         parts = sum(float(value) for name, value in stages.items() if name != "total")
         assert parts == pytest.approx(float(stages["total"]), abs=0.05 * float(stages["total"]) + 0.05)
@@ -168,260 +175,6 @@ async def test_readiness_tells_unknown_from_unready(mesh: RouterMesh) -> None:
     assert (await mesh.rest(f"/v2/models/{model.name}/ready", method="GET")).status == 503
 
 
-# -- deadlines
-
-
-async def test_the_callers_deadline_holds_while_the_replica_sleeps(mesh: RouterMesh) -> None:
-    model = await mesh.model()
-    model.batcher.answer = silence
-
-    answer = await model.call(timeout_s=0.3)
-    await model.batcher.until(lambda: model.batcher.cancels)
-
-    assert (answer.code, answer.took_s < 0.3 + LATE_S) == (DEADLINE, True)
-    assert model.batcher.cancels == [model.batcher.requests[0].id]
-
-
-@pytest.mark.parametrize("headers", [{"X-Request-Timeout-Ms": "200"}, {}])
-async def test_the_header_and_the_models_own_deadline_hold_too(mesh: RouterMesh, headers: dict[str, str]) -> None:
-    model = await mesh.model(spec={} if headers else {"default_deadline_ms": 200})
-    model.batcher.answer = silence
-
-    rest = await model.rest(rest_request(1.0), headers=headers)
-    answer = await model.call(timeout_s=None) if not headers else None
-
-    assert (rest.status, rest.took_s < 0.2 + LATE_S) == (504, True), rest
-    assert "the deadline passed while waiting for replica" in rest.body["error"]
-    assert len(model.batcher.cancels) == len(model.batcher.requests)
-    if answer is not None:
-        assert (answer.code, answer.took_s < 0.2 + LATE_S) == (DEADLINE, True)
-
-
-async def test_what_cannot_be_reached_in_time_is_refused_at_the_router(mesh: RouterMesh) -> None:
-    model = await mesh.model()
-    model.batcher.answer = lambda request: {**(echo(request) or {}), "expected_wait_us": 5_000_000}
-    assert (await model.call()).code == OK
-
-    answer = await model.call(timeout_s=1)
-
-    assert (answer.code, len(model.batcher.requests)) == (UNAVAILABLE, 1)
-    assert "ms of work queued; the deadline is in" in answer.message
-    assert 3000 < (answer.retry_ms() or 0) <= 5000
-
-
-async def test_a_batcher_that_hangs_costs_its_callers_their_deadline_and_no_more(mesh: RouterMesh) -> None:
-    name = f"hang-{id(mesh)}"
-    await mesh.put(f"models/{name}", {})
-    async with started("tests.support.puppets", {"PUPPET_MODEL": name}) as process:
-        endpoint = Endpoint(
-            address=await process.address("link"), digest="sha", signature_hash="x", slots=1, max_batch_rows=64
-        )
-        await mesh.etcd.put(keys.endpoint(name, "1", "hanger"), endpoint.dump())
-        await mesh.ready(name, "1")
-
-        process.signal(signal.SIGSTOP)
-        answer = await mesh.call(infer_request(name, 1.0), timeout_s=0.5)
-        rest = await mesh.rest(f"/v2/models/{name}/infer", rest_request(1.0), headers={"X-Request-Timeout-Ms": "500"})
-        process.signal(signal.SIGCONT)
-        after = await mesh.call(infer_request(name, 2.0))
-        await mesh.etcd.delete(keys.endpoint(name, "1", "hanger"))
-
-    assert (answer.code, rest.status, after.code) == (DEADLINE, 504, OK)
-    assert max(answer.took_s, rest.took_s) < 0.5 + LATE_S
-
-
-# -- cancel
-
-
-async def test_a_cancel_reaches_the_replica(mesh: RouterMesh) -> None:
-    model = await mesh.model()
-    model.batcher.answer = silence
-    call = mesh.stub.ModelInfer(infer_request(model.name, 1.0), timeout=TIMEOUT_S)
-    task = asyncio.ensure_future(call.code())
-    await model.batcher.until(lambda: model.batcher.requests)
-
-    call.cancel()
-    await model.batcher.until(lambda: model.batcher.cancels, timeout_s=2)
-    await task
-
-    assert model.batcher.cancels == [model.batcher.requests[0].id]
-
-
-async def test_a_closed_http_connection_reaches_the_replica_too(mesh: RouterMesh) -> None:
-    model = await mesh.model()
-    model.batcher.answer = silence
-    task = asyncio.create_task(model.rest(rest_request(1.0)))
-    await model.batcher.until(lambda: model.batcher.requests)
-
-    task.cancel()
-    await model.batcher.until(lambda: model.batcher.cancels, timeout_s=2)
-
-    assert model.batcher.cancels == [model.batcher.requests[0].id]
-    model.batcher.answer = echo
-    assert (await model.rest(rest_request(1.0))).status == 200
-
-
-async def test_an_answer_after_the_cancel_goes_nowhere(mesh: RouterMesh) -> None:
-    model = await mesh.model()
-    model.batcher.answer = silence
-    assert (await model.call(timeout_s=0.1)).code == DEADLINE
-    await model.batcher.until(lambda: model.batcher.cancels)
-
-    model.batcher.reply(model.batcher.requests[0], **(echo(model.batcher.requests[0]) or {}))
-    model.batcher.answer = echo
-
-    answer = await model.call(7.0)
-    assert answer.response is not None
-    assert list(answer.response.raw_output_contents) == [floats(7.0, 7.0)]
-
-
-# -- second tries
-
-
-async def first_answers(model: Model, other: object, fields: object) -> None:
-    """Make the replica that is asked first answer `fields` and the one asked second echo."""
-    state = {"asked": 0}
-
-    def answer(request: link_pb2.Request) -> object:
-        state["asked"] += 1
-        return fields(request) if state["asked"] == 1 else echo(request)  # type: ignore[operator]
-
-    model.batcher.answer = other.answer = answer  # type: ignore[assignment,attr-defined]
-
-
-async def test_what_was_not_executed_is_sent_to_another_replica(mesh: RouterMesh) -> None:
-    model = await mesh.model(spec={"idempotent": False})
-    other = await model.second_batcher()
-    await first_answers(model, other, refuse(NO))
-
-    answer = await model.call()
-
-    assert answer.code == OK
-    assert [len(model.batcher.requests), len(other.requests)] == [1, 1]
-    assert {request.tries for request in model.batcher.requests + other.requests} == {0}
-
-
-async def test_a_refusal_by_two_replicas_is_the_answer_and_says_when_to_come_again(mesh: RouterMesh) -> None:
-    model = await mesh.model()
-    other = await model.second_batcher()
-    model.batcher.answer = other.answer = refuse(NO, retry_after_us=40_000)
-
-    answer = await model.call()
-    rest = await model.rest(rest_request(1.0))
-
-    assert (answer.code, answer.message, answer.retry_ms()) == (UNAVAILABLE, "queue is full", 40)
-    assert (rest.status, rest.headers["Retry-After"], rest.headers["retry-after-ms"]) == (503, "1", "40")
-    assert [len(model.batcher.requests), len(other.requests)] == [2, 2]
-
-
-async def test_a_refusal_that_nobody_else_can_take_costs_no_retry(mesh: RouterMesh) -> None:
-    model = await mesh.model()
-    model.batcher.answer = refuse(NO)
-    for _ in range(150):  # more than any budget holds
-        assert (await model.call()).code == UNAVAILABLE
-
-    other = await model.second_batcher(answer=refuse(NO))
-    await first_answers(model, other, refuse(NO))
-
-    assert (await model.call()).code == OK
-
-
-async def test_what_may_have_run_is_tried_once_more_when_the_model_is_idempotent(mesh: RouterMesh) -> None:
-    model = await mesh.model()
-    other = await model.second_batcher()
-    await first_answers(model, other, refuse(MAYBE))
-
-    answer = await model.call()
-
-    assert answer.code == OK
-    assert sorted(request.tries for request in model.batcher.requests + other.requests) == [0, 1]
-
-
-async def test_what_may_have_run_twice_is_not_tried_again(mesh: RouterMesh) -> None:
-    model = await mesh.model()
-    other = await model.second_batcher()
-    model.batcher.answer = other.answer = refuse(MAYBE, "lost it")
-
-    answer = await model.call()
-
-    assert (answer.code, answer.message) == (INTERNAL, "lost it; the request may have run, so it is not tried again")
-    assert [len(model.batcher.requests), len(other.requests)] == [1, 1]
-
-
-@pytest.mark.parametrize(("spec", "executed"), [({"idempotent": False}, MAYBE), ({}, YES)])
-async def test_what_must_not_run_again_does_not(mesh: RouterMesh, spec: dict, executed: link_pb2.Executed) -> None:
-    model = await mesh.model(spec=spec)
-    other = await model.second_batcher()
-    model.batcher.answer = other.answer = refuse(executed)
-
-    answer = await model.call()
-
-    assert answer.code == INTERNAL
-    assert len(model.batcher.requests) + len(other.requests) == 1
-
-
-async def test_a_model_that_raised_is_answered_as_it_says(mesh: RouterMesh) -> None:
-    model = await mesh.model()
-    model.batcher.answer = lambda _: {"code": 13, "message": "no such word", "executed": YES}
-
-    answer, rest = await model.call(), await model.rest(rest_request(1.0))
-
-    assert (answer.code, answer.message) == (INTERNAL, "no such word")
-    assert (rest.status, rest.body) == (500, {"error": "no such word"})
-    assert len(model.batcher.requests) == 2
-
-
-async def test_a_lost_link_moves_its_requests_to_the_other_replica(mesh: RouterMesh) -> None:
-    model = await mesh.model()
-    other = await model.second_batcher()
-    model.batcher.answer = silence
-    calls = [asyncio.create_task(model.call(float(n))) for n in range(8)]
-    await model.batcher.until(lambda: model.batcher.requests)
-    await asyncio.sleep(0.05)
-
-    model.batcher.lose_links()
-    answers = await asyncio.gather(*calls)
-
-    assert {answer.code for answer in answers} == {OK}
-    assert [a.response.raw_output_contents[0] for a in answers if a.response] == [floats(n, n) for n in range(8)]
-    assert len(other.requests) == 8
-
-
-async def test_a_lost_link_with_no_other_replica_is_an_error_at_once_and_mends(mesh: RouterMesh) -> None:
-    model = await mesh.model()
-    model.batcher.answer = silence
-    call = asyncio.create_task(model.call())
-    await model.batcher.until(lambda: model.batcher.requests)
-
-    model.batcher.lose_links()
-    answer = await call
-    model.batcher.answer = echo
-    await mesh.ready(model.name)
-
-    assert (answer.code, answer.took_s < 2) == (INTERNAL, True)
-    assert (await model.call()).code == OK
-
-
-@pytest.mark.parametrize("rows", [1, 4000])
-async def test_a_known_request_loses_nothing_on_any_way_it_can_take(mesh: RouterMesh, rows: int) -> None:
-    model = await mesh.model(spec={"limits": {"max_request_rows": 5000}}, max_request_rows=5000)
-    other = await model.second_batcher()
-    request = infer_request(model.name, *map(float, range(rows)))
-    wanting = pb.ModelInferRequest.FromString(request.SerializeToString())
-    wanting.outputs.add(name="y")
-    trace = [("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")]
-
-    for _ in range(2):
-        plain = [await mesh.call(request), await mesh.call(request, metadata=trace), await mesh.call(wanting)]
-        await first_answers(model, other, refuse(NO))
-        plain.append(await mesh.call(request))
-        await first_answers(model, other, refuse(MAYBE))
-        plain.append(await mesh.call(request))
-
-        expected = request.raw_input_contents[0]
-        assert [a.response.raw_output_contents[0] == expected for a in plain if a.response] == [True] * 5
-
-
 @pytest.mark.parametrize(("megabytes", "times"), [(5, 2), (60, 1)])
 async def test_large_tensors_pass(mesh: RouterMesh, megabytes: int, times: int) -> None:
     rows = megabytes << 17
@@ -430,7 +183,7 @@ async def test_large_tensors_pass(mesh: RouterMesh, megabytes: int, times: int) 
     request.inputs[0].shape[0] = rows
     request.raw_input_contents[0] = bytes(range(256)) * (megabytes << 12)
 
-    answers = [await mesh.call(request) for _ in range(times)]
+    answers = [await mesh.call(request, timeout_s=60) for _ in range(times)]
 
     expected = request.raw_input_contents[0]
     assert [a.response.raw_output_contents[0] == expected for a in answers if a.response] == [True] * times
@@ -462,47 +215,14 @@ async def test_text_tensors_are_checked_each_time(mesh: RouterMesh) -> None:
     assert "BYTES element 0 at offset 0: its length 3 reaches 1 bytes past the end" in answer.message
 
 
-async def test_a_draining_replica_gets_nothing_new_and_answers_what_it_has(mesh: RouterMesh) -> None:
-    model = await mesh.model()
-    other = await model.second_batcher()
-    model.batcher.answer = silence
-    calls = [asyncio.create_task(model.call(float(n))) for n in range(8)]
-    await model.batcher.until(lambda: model.batcher.requests)
-    await asyncio.sleep(0.05)
-    held = list(model.batcher.requests)
-
-    model.batcher.server.drain("stopping")
-    await asyncio.sleep(0.1)
-    answers = await asyncio.gather(*(model.call() for _ in range(8)))
-    for request in held:
-        model.batcher.reply(request, **(echo(request) or {}))
-
-    assert {answer.code for answer in [*answers, *await asyncio.gather(*calls)]} == {OK}
-    assert model.batcher.requests == held
-    assert len(other.requests) == 16 - len(held)
-
-
-async def test_an_answer_that_is_not_what_it_says_harms_only_its_caller(mesh: RouterMesh) -> None:
-    model = await mesh.model()
-    model.batcher.answer = lambda request: {**(echo(request) or {}), "stages_ns": [1, 2]}
-    assert (await model.call(metadata=[("turnout-timing", "1")])).code == OK
-
-    model.batcher.answer = silence
-    waiting = asyncio.create_task(model.call(5.0))
-    await model.batcher.until(lambda: len(model.batcher.requests) == 2)
-    model.batcher.answer = lambda _: {"outputs": [{"name": "y", "datatype": "FP32", "shape": [1], "data": b"abc"}]}
-    rest = await model.rest(rest_request(1.0))
-    model.batcher.reply(model.batcher.requests[1], **(echo(model.batcher.requests[1]) or {}))
-    mesh.router.lines.clear()  # it is logged, as it should be
-
-    assert (rest.status, rest.body) == (500, {"error": "internal error"})
-    assert (await waiting).code == OK
-
-
 async def test_a_thousand_connections_of_garbage_leave_the_rest_door_open(mesh: RouterMesh) -> None:
     model = await mesh.model()
     host, port = mesh.rest_address.split(":")
-    junk = [b"\x16\x03\x01" + bytes(range(256)), b"GET / HTTP/9.9\r\n\r\n", b"POST /v2 HTTP/1.1\r\nContent-Length: 99\r\n\r\n{"]
+    junk = [
+        b"\x16\x03\x01" + bytes(range(256)),
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"POST /v2 HTTP/1.1\r\nContent-Length: 99\r\n\r\n{",
+    ]
     junk += [b"A" * 20_000, b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\n\r\n", b"GET / HTTP/1.1\r\nX: \x00\xff\r\n\r\n"]
 
     async def bother(number: int) -> None:
@@ -548,9 +268,7 @@ async def test_the_counts_are_what_callers_got(mesh: RouterMesh) -> None:
     await model.call(version="9")
     await mesh.call(infer_request("nobody-counts-me", 1.0))
 
-    counted = {
-        code: await mesh.metric("turnout_requests_total", model=model.name, code=code) for code in ("0", "5")
-    }
+    counted = {code: await mesh.metric("turnout_requests_total", model=model.name, code=code) for code in ("0", "5")}
     stages = await mesh.metric("turnout_stage_seconds_count", model=model.name, stage="total")
 
     assert counted == {"0": 6, "5": 1}

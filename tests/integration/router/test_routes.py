@@ -15,7 +15,7 @@ from tests.support.router_mesh import Answer, Model, RouterMesh, infer_request, 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 OK = grpc.StatusCode.OK
-LIVE_S = 1.0  # DESIGN §4: a change takes effect on every router within a second
+LIVE_S = 1.0  # within which a change takes effect on every router
 
 
 def served(answer: Answer) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from services.core.errors import InvalidRequestError
 from services.router.codec import parse_request, timing_text, write_response
 from turnout.v1 import link_pb2
 
-# PROTOCOL §2.1
+# Computed by hand from the protocol
 GOLDEN_REQUEST = bytes.fromhex("0a016d1a01312a0d0a0178120446503332 1a0201023a080000803f00000040")
 GOLDEN_RESPONSE = bytes.fromhex("0a016d1201311a01312a0d0a01791205494e5436341a01013208ffffffffffffffff")
 
@@ -26,7 +26,12 @@ def test_the_golden_request_is_read() -> None:
 
     assert (inference.model, inference.version, inference.id, inference.size_bytes) == ("m", "", "1", 31)
     (given,) = inference.inputs
-    assert (given.name, given.datatype, list(given.shape), given.data) == ("x", "FP32", [1, 2], struct.pack("<ff", 1, 2))
+    assert (given.name, given.datatype, list(given.shape), given.data) == (
+        "x",
+        "FP32",
+        [1, 2],
+        struct.pack("<ff", 1, 2),
+    )
 
 
 def test_the_golden_answer_is_written() -> None:

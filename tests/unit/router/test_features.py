@@ -141,7 +141,10 @@ BY_INPUT = {**USE, "entity": "input:id"}
         (flight(1, parameters={"user_id": "ann"}), ["ann"]),
         (flight(1, uses=({**USE, "entity": "header:X-User"},), headers={"x-user": "ann"}), ["ann"]),
         (flight(2, uses=(BY_INPUT,), inputs=(Given("id", "INT32", [2], struct.pack("<ii", -1, 2)),)), [-1, 2]),
-        (flight(2, uses=(BY_INPUT,), inputs=(Given("id", "BYTES", [2], encode_bytes([b"a", b"\xff"])),)), [b"a", b"\xff"]),
+        (
+            flight(2, uses=(BY_INPUT,), inputs=(Given("id", "BYTES", [2], encode_bytes([b"a", b"\xff"])),)),
+            [b"a", b"\xff"],
+        ),
     ],
 )
 def test_there_is_one_key_a_row(one: Flight, keys: list[Any]) -> None:

@@ -14,7 +14,9 @@ from turnout.v1 import link_pb2
 
 
 def body_of(datatype: str, shape: list[int], data: Any, **fields: Any) -> bytes:
-    return json.dumps({"inputs": [{"name": "x", "datatype": datatype, "shape": shape, "data": data, **fields}]}).encode()
+    return json.dumps(
+        {"inputs": [{"name": "x", "datatype": datatype, "shape": shape, "data": data, **fields}]}
+    ).encode()
 
 
 def data_of(body: bytes) -> bytes:
@@ -55,18 +57,27 @@ def test_numbers_are_exact_in_both_directions(datatype: str, values: list[Any], 
 
 @pytest.mark.parametrize(
     ("shape", "data"),
-    [([2, 2], [[1, 2], [3, 4]]), ([2, 2], [1, 2, 3, 4]), ([1, 2, 2], [[[1, 2], [3, 4]]]), ([1, 2, 2], [[1, 2], [3, 4]])],
+    [
+        ([2, 2], [[1, 2], [3, 4]]),
+        ([2, 2], [1, 2, 3, 4]),
+        ([1, 2, 2], [[[1, 2], [3, 4]]]),
+        ([1, 2, 2], [[1, 2], [3, 4]]),
+    ],
 )
 def test_data_may_be_nested_or_flat(shape: list[int], data: Any) -> None:
     assert data_of(body_of("INT8", shape, data)) == b"\1\2\3\4"
 
 
-@pytest.mark.parametrize(("shape", "data", "raw"), [([], 7, b"\7"), ([], [7], b"\7"), ([0, 4], [], b""), ([1, 0], [[]], b"")])
+@pytest.mark.parametrize(
+    ("shape", "data", "raw"), [([], 7, b"\7"), ([], [7], b"\7"), ([0, 4], [], b""), ([1, 0], [[]], b"")]
+)
 def test_scalars_and_nothing_are_tensors_too(shape: list[int], data: Any, raw: bytes) -> None:
     assert data_of(body_of("INT8", shape, data)) == raw
 
 
-@pytest.mark.parametrize("values", [b"[NaN, Infinity, -Infinity]", b'["NaN", "Infinity", "-Infinity"]', b'[NaN, "Infinity", -Infinity]'])
+@pytest.mark.parametrize(
+    "values", [b"[NaN, Infinity, -Infinity]", b'["NaN", "Infinity", "-Infinity"]', b'[NaN, "Infinity", -Infinity]']
+)
 def test_what_is_not_finite_may_be_a_token_or_a_word(values: bytes) -> None:
     body = b'{"inputs": [{"name": "x", "datatype": "FP32", "shape": [3], "data": ' + values + b"}]}"
     nan, *rest = struct.unpack("<3f", data_of(body))

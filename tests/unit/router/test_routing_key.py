@@ -32,7 +32,8 @@ def test_the_header_beats_what_the_route_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "key"), [("ann", b"ann"), ("é", b"\xc3\xa9"), (7, b"7"), (-7, b"-7"), ((1 << 64) - 1, b"18446744073709551615")]
+    ("value", "key"),
+    [("ann", b"ann"), ("é", b"\xc3\xa9"), (7, b"7"), (-7, b"-7"), ((1 << 64) - 1, b"18446744073709551615")],
 )
 def test_a_parameter_is_text_as_utf8_or_an_integer_in_decimal(value: Parameter, key: bytes) -> None:
     assert key_of("user", {}, {"user": value}) == key

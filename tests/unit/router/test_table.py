@@ -68,7 +68,9 @@ def test_a_row_dimension_that_is_fixed_is_held_to() -> None:
 
 
 @pytest.mark.parametrize(("mine", "theirs", "most"), [(None, 0, 1024), (None, 5, 5), (3, 5, 3), (9, 5, 5)])
-def test_a_request_has_at_most_as_many_rows_as_model_and_batcher_allow(mine: int | None, theirs: int, most: int) -> None:
+def test_a_request_has_at_most_as_many_rows_as_model_and_batcher_allow(
+    mine: int | None, theirs: int, most: int
+) -> None:
     one = target(spec={"limits": {"max_request_rows": mine}} if mine else {}, max_request_rows=theirs)
     rows = [GOOD._replace(shape=[count, 2], data=bytes(8 * count)) for count in (most, most + 1)]
 
@@ -202,5 +204,3 @@ def test_without_a_key_a_shadow_is_drawn_and_no_version_is_its_own() -> None:
     assert entry.shadow_candidates(b"", "1", lambda: 299_999) == ["2", "3"]
     assert entry.shadow_candidates(b"", "1", lambda: 300_000) == ["3"]
     assert entry.shadow_candidates(b"", "3", lambda: 0) == ["2"]
-
-

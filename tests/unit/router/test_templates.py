@@ -41,7 +41,14 @@ def test_other_data_behind_the_same_header_is_found() -> None:
 
 @pytest.mark.parametrize(
     "other",
-    [message(name="z"), message(shape=(2, 1)), message(floats(1, 2, 3)), message(model_version="1"), message()[:-1], b""],
+    [
+        message(name="z"),
+        message(shape=(2, 1)),
+        message(floats(1, 2, 3)),
+        message(model_version="1"),
+        message()[:-1],
+        b"",
+    ],
 )
 def test_another_header_is_not_found(other: bytes) -> None:
     assert learnt(message()).find(other) is None
