@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from math import prod
 
 from services.batcher.request import Parts, Pending
+from services.core.known_headers import Data
 from services.core.signature import TensorSpec
 from services.core.tensor import BYTES, ELEMENT_BYTES
 from turnout.v1 import tensor_pb2 as pb
@@ -21,7 +22,7 @@ class Column:
 
     __slots__ = ("_offsets", "data", "datatype", "inner", "name", "row_bytes")
 
-    def __init__(self, name: str, datatype: str, rows: int, inner: tuple[int, ...], data: bytes) -> None:
+    def __init__(self, name: str, datatype: str, rows: int, inner: tuple[int, ...], data: Data) -> None:
         self.name = name
         self.datatype = datatype
         self.inner = inner
@@ -37,14 +38,14 @@ class Column:
         if whole != len(data):
             raise ValueError(f"{len(data)} bytes where {rows} rows of {datatype}{list(inner)} take {whole}")
 
-    def slice(self, start: int, stop: int) -> bytes:
+    def slice(self, start: int, stop: int) -> Data:
         """The bytes of rows `start` up to `stop`."""
         if self.row_bytes >= 0:
             return self.data[start * self.row_bytes : stop * self.row_bytes]
         return self.data[self._offsets[start] : self._offsets[stop]]
 
 
-def _row_offsets(data: bytes, rows: int, elements: int) -> list[int]:
+def _row_offsets(data: Data, rows: int, elements: int) -> list[int]:
     """Where each row of BYTES data begins, and where the last ends. Raises ValueError when data ends before."""
     offsets, offset = [0], 0
     try:

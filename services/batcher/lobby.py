@@ -10,6 +10,7 @@ from services.batcher.intake import Intake
 from services.batcher.policy import FOREVER_NS
 from services.batcher.quarantine import Quarantine
 from services.batcher.queue import Queue
+from services.batcher.quick_request import AnyRequest
 from services.batcher.replies import write_error
 from services.batcher.request import DONE, HELD, LAUNCHED, MAX_TRIES, WAITING, Caller, Pending
 from services.batcher.tally import Tally
@@ -56,7 +57,7 @@ class Lobby:
         self._arrival_ns = 0
         self._expiry_ns = FOREVER_NS  # nobody in here expires before
 
-    def offer(self, caller: Caller, request: pb.Request, number: int, now_ns: int) -> None:
+    def offer(self, caller: Caller, request: AnyRequest, number: int, now_ns: int) -> None:
         """Queue a request, or answer at once why not."""
         queue, door, rows, shadow = self.queue, self.door, request.rows, request.shadow
         door.offered_rows += rows
@@ -90,7 +91,7 @@ class Lobby:
             self.gap_ns += (now_ns - self._arrival_ns - self.gap_ns) * 0.1 if self._arrival_ns else 0
             self._arrival_ns = now_ns
 
-    def _judge(self, pending: Pending, request: pb.Request, now_ns: int) -> Refusal | None:
+    def _judge(self, pending: Pending, request: AnyRequest, now_ns: int) -> Refusal | None:
         """Read what is left of `request` into `pending`; the refusal that follows from it."""
         door = self.door
         refusal = door.by_size(pending.size, now_ns) if pending.size + self.queue.size > door.plain_bytes else None

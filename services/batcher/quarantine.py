@@ -2,6 +2,8 @@
 
 import hashlib
 
+from services.core.known_headers import Data
+
 _QUARANTINE_NS = 60_000_000_000
 _MOST = 1024
 
@@ -14,13 +16,13 @@ class Quarantine:
     def __init__(self) -> None:
         self.until_ns: dict[bytes, int] = {}  # by hash; nearly always empty
 
-    def add(self, inputs: list[bytes], now_ns: int) -> None:
+    def add(self, inputs: list[Data], now_ns: int) -> None:
         """Refuse them from now on; when there are too many, the oldest go free."""
         if len(self.until_ns) >= _MOST:
             del self.until_ns[next(iter(self.until_ns))]
         self.until_ns[_hash(inputs)] = now_ns + _QUARANTINE_NS
 
-    def holds(self, inputs: list[bytes], now_ns: int) -> bool:
+    def holds(self, inputs: list[Data], now_ns: int) -> bool:
         """Whether they are refused now. Ask only when it is not empty: it hashes."""
         key = _hash(inputs)
         until_ns = self.until_ns.get(key, 0)
@@ -31,7 +33,7 @@ class Quarantine:
         return False
 
 
-def _hash(inputs: list[bytes]) -> bytes:
+def _hash(inputs: list[Data]) -> bytes:
     digest = hashlib.blake2b(digest_size=16)
     for data in inputs:
         digest.update(len(data).to_bytes(8, "little"))

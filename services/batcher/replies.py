@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from services.batcher.collate import Column
 from services.batcher.request import DONE, Caller, Pending
 from services.batcher.worker import Batch
+from services.core.known_headers import Data
+from services.core.protowire import varint
 from turnout.v1 import link_pb2 as pb
 from turnout.v1 import tensor_pb2
 
@@ -125,7 +127,8 @@ class Scatter:
     def split(self, columns: Sequence[Column]) -> None:
         """Each member gets its rows of all outputs."""
         is_fixed = min([column.row_bytes for column in columns], default=0) >= 0
-        head, between = b"", [(b"", b"", 0)]
+        head = b""
+        between: list[tuple[bytes, Data, int]] = []
         start = 0
         shaped = (-1, -1)
         for pending in self._batch.members:
@@ -141,7 +144,7 @@ class Scatter:
                     befores = [self._layouts.before(column, rows) for column in columns]
                     head = self._head(pending.retries, befores, sum([rows * c.row_bytes for c in columns]))
                     between = [(before, c.data, c.row_bytes) for before, c in zip(befores, columns, strict=True)]
-                parts = [head, self._numbers(pending), self._common]
+                parts: list[Data] = [head, self._numbers(pending), self._common]
                 for before, data, each in between:
                     parts += (before, data[start * each : stop * each])
                 pending.caller.link.send_encoded(*parts)
@@ -149,7 +152,7 @@ class Scatter:
 
     def _answer_one(self, pending: Pending, columns: Sequence[Column], start: int, stop: int) -> None:
         """Answer a member that is unlike the others; of a part of a request, keep it until the last has come."""
-        pieces = [column.slice(start, stop) for column in columns]
+        pieces: list[Data] = [column.slice(start, stop) for column in columns]
         root = pending.whole or pending
         if root.parts is not None:
             pending.state = DONE
@@ -164,16 +167,16 @@ class Scatter:
         befores = [_before(c.name, c.datatype, (root.rows, *c.inner), len(piece)) for c, piece in chosen]
         self._answer(root, befores, [piece for _, piece in chosen])
 
-    def _answer(self, pending: Pending, befores: list[bytes], pieces: list[bytes]) -> None:
+    def _answer(self, pending: Pending, befores: list[bytes], pieces: Sequence[Data]) -> None:
         head = self._head(pending.retries, befores, sum(map(len, pieces)))
         outputs = [part for pair in zip(befores, pieces, strict=True) for part in pair]
         pending.caller.link.send_encoded(head, self._numbers(pending), self._common, *outputs)
 
     def _head(self, retries: int, befores: Sequence[bytes], data_bytes: int) -> bytes:
         """What stands before the numbers of an answer: its tag, its size, and the retries if there were any."""
-        extra = _RETRIES + _varint(retries) if retries else b""
+        extra = _RETRIES + varint(retries) if retries else b""
         size = len(extra) + _NUMBERS.size + len(self._common) + sum(map(len, befores)) + data_bytes
-        return _REPLIES + _varint(size) + extra
+        return _REPLIES + varint(size) + extra
 
     def _numbers(self, pending: Pending) -> bytes:
         """The numbers that are the member's own; it is done with them."""
@@ -200,11 +203,5 @@ def _wants(pending: Pending, name: str) -> bool:
 def _before(name: str, datatype: str, shape: Sequence[int], size: int) -> bytes:
     """What stands before the `size` bytes of data of one output."""
     tensor = tensor_pb2.Tensor(name=name, datatype=datatype, shape=shape).SerializeToString()
-    inside = tensor + _DATA + _varint(size)
-    return _OUTPUTS + _varint(len(inside) + size) + inside
-
-
-def _varint(number: int) -> bytes:
-    if number < 1 << 14:
-        return bytes((number,)) if number < 128 else bytes((number & 127 | 128, number >> 7))
-    return bytes((number & 127 | 128,)) + _varint(number >> 7)
+    inside = tensor + _DATA + varint(size)
+    return _OUTPUTS + varint(len(inside) + size) + inside

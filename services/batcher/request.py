@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from services.batcher.policy import FOREVER_NS
 from services.chassis.link import Link
+from services.core.known_headers import Data
 
 if TYPE_CHECKING:
     from services.batcher.lobby import Lobby
@@ -48,7 +49,7 @@ class Pending:
     )
 
     def __init__(
-        self, home: "Lobby", caller: Caller, number: int, rows: int, inputs: list[bytes], size: int, arrival_ns: int
+        self, home: "Lobby", caller: Caller, number: int, rows: int, inputs: list[Data], size: int, arrival_ns: int
     ) -> None:
         self.home = home
         self.caller = caller
@@ -69,7 +70,7 @@ class Pending:
         self.parts: Parts | None = None
         self.bucket: Bucket
 
-    def part(self, rows: int, inputs: list[bytes]) -> "Pending":
+    def part(self, rows: int, inputs: list[Data]) -> "Pending":
         """One part of this request; it shares its fate."""
         part = Pending(self.home, self.caller, self.id, rows, inputs, sum(map(len, inputs)), self.arrival_ns)
         part.deadline_ns, part.expires_ns = self.deadline_ns, self.expires_ns
@@ -85,7 +86,7 @@ class Parts:
     def __init__(self, members: list[Pending]) -> None:
         self.members = members
         self.left = len(members)
-        self.outputs: list[list[bytes]] = [[] for _ in members]
+        self.outputs: list[list[Data]] = [[] for _ in members]
 
 
 def is_done(pending: Pending) -> bool:

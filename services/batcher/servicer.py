@@ -1,8 +1,10 @@
 """The links of routers and shadow comparators: frames in, offers and cancels out."""
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 from services.batcher.batcher import Batcher
+from services.batcher.quick_request import AnyRequest, RequestReader, key_of
 from services.batcher.replies import write_error
 from services.batcher.request import Caller
 from services.chassis.link import Link
@@ -22,12 +24,14 @@ class CallerLinks:
         self._batchers = batchers
         self._clock = clock
         self._callers: dict[Link, Caller] = {}
+        self._reader = RequestReader()
 
     def __len__(self) -> int:
         return len(self._callers)
 
     def opened(self, link: Link) -> None:
-        self._callers[link] = Caller(link)
+        caller = self._callers[link] = Caller(link)
+        link.read_encoded = partial(self._read_encoded, caller)
         self._tell(link)
 
     def tell(self, serving: pb.Serving) -> None:
@@ -35,6 +39,16 @@ class CallerLinks:
         self.serving = serving
         for link in self._callers:
             self._tell(link)
+
+    def _read_encoded(self, caller: Caller, frame: bytes) -> bytes:
+        """Take a frame that holds nothing but requests; another is parsed as usual, whole."""
+        requests = self._reader.read(frame)
+        if requests is None:
+            return frame
+        now_ns = self._clock()
+        for batcher in self._offer(caller, requests, now_ns):
+            batcher.pump(now_ns)
+        return b""
 
     def received(self, link: Link, frame: pb.Frame) -> None:
         caller = self._callers.get(link)
@@ -57,14 +71,14 @@ class CallerLinks:
             for pending in list(caller.pending.values()):
                 pending.home.cancel(pending)
 
-    def _offer(self, caller: Caller, requests: Iterable[pb.Request], now_ns: int) -> list[Batcher]:
+    def _offer(self, caller: Caller, requests: Iterable[AnyRequest], now_ns: int) -> list[Batcher]:
         """Queue or refuse them all; the batchers that have something new."""
         batchers, waiting = self._batchers, caller.pending
         touched: list[Batcher] = []
         last: Batcher | None = None
         unread = caller.link.queued_bytes > _MOST_UNREAD_BYTES
         for request in requests:
-            batcher = batchers.get((request.model, request.version))
+            batcher = batchers.get(key_of(request))
             if batcher is None or unread:
                 self._refuse(caller, request, unread=unread)
                 continue
@@ -79,9 +93,10 @@ class CallerLinks:
                     touched.append(batcher)
         return touched
 
-    def _refuse(self, caller: Caller, request: pb.Request, *, unread: bool) -> None:
+    def _refuse(self, caller: Caller, request: AnyRequest, *, unread: bool) -> None:
         self.refused += 1
-        message = f"{request.model}/{request.version} is not served here"
+        model, version = key_of(request)
+        message = f"{model}/{version} is not served here"
         if unread:
             message = f"{caller.link.queued_bytes} bytes of answers wait for {caller.link.peer.instance} to read them"
         write_error(caller, request.id, UNAVAILABLE, message, retry_after_us=_RETRY_US)

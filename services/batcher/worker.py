@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from services.batcher.request import Pending
 from services.batcher.search import Search
 from services.chassis.link import Link
+from services.core.known_headers import Data
 from services.core.names import ModelVersion
 from services.core.protowire import bytes_field, packed_field, tag, varint, varint_field
 from services.core.signature import Signature
@@ -87,10 +88,10 @@ class Worker:
             self.busy_until_ns += int(sum([expected_ns(batch.cost) for batch in self.in_flight.values()]))
 
 
-def encoded(number: int, facts: WorkerFacts, batch: Batch) -> list[bytes]:
+def encoded(number: int, facts: WorkerFacts, batch: Batch) -> list[Data]:
     """`batch` as Frame.requests (see link.proto), in parts: members' bytes are copied but once, into the frame."""
     members, name = batch.members, facts.name
-    parts = [
+    parts: list[Data] = [
         _ID.pack(0x09, number)
         + bytes_field(2, name.model.encode())
         + bytes_field(3, name.version.encode())
@@ -101,7 +102,7 @@ def encoded(number: int, facts: WorkerFacts, batch: Batch) -> list[bytes]:
         parts.append(bytes_field(12, members[0].request_id.encode()))
     rows = [batch.rows] if facts.signature.batches else []
     for position, spec in enumerate(facts.signature.inputs):
-        data = [member.inputs[position] for member in members]
+        data: list[Data] = [member.inputs[position] for member in members]
         size = sum(map(len, data))
         if size <= _JOINED_BYTES:
             data = [b"".join(data)]

@@ -217,7 +217,10 @@ class AioFront:
             if trailing:
                 context.set_trailing_metadata(tuple(trailing))
             return bytes(value)
-        await context.abort(_STATUS.get(code, grpc.StatusCode.UNKNOWN), str(value), tuple(trailing or ()))
+        try:
+            await context.abort(_STATUS.get(code, grpc.StatusCode.UNKNOWN), str(value), tuple(trailing or ()))
+        except grpc.aio.InternalError:  # the caller went away this very moment: that is a cancel, and no news
+            raise asyncio.CancelledError from None
         return b""  # never: abort raises
 
 

@@ -5,7 +5,6 @@ behind it: grpc.aio's threads cost 0.6 ms a hop when idle (docs/adr/0002).
 """
 
 import asyncio
-import struct
 from collections.abc import Callable
 from typing import Protocol, cast
 
@@ -22,12 +21,12 @@ from ngh2.events import (
 )
 from ngh2.exceptions import NGH2Error
 
-_PREFIX = struct.Struct(">BI")  # compressed flag, message length
+from services.chassis.framing import PREFIX, Framing
+
 _WINDOW_BYTES = 16 << 20
 _PULL_BYTES = 256 << 10  # taken from nghttp2 at a time, so that streams interleave in the socket
 _HIGH_WATER_BYTES = 512 << 10
 _SMALL_BYTES = 64 << 10  # of a message whose parts are joined before they are queued
-MAX_MESSAGE_BYTES = 80 << 20
 
 _CONFIG = Configuration()
 Headers = list[tuple[bytes, bytes]]
@@ -44,18 +43,6 @@ class Http2Owner(Protocol):
     def lost(self, reason: str) -> None: ...
 
 
-class _Partial:
-    """The bytes of a stream that do not make a whole message yet."""
-
-    __slots__ = ("body_bytes", "chunks", "size", "wanted")
-
-    def __init__(self) -> None:
-        self.chunks: list[bytes] = []
-        self.size = 0  # of the chunks
-        self.wanted = 0  # until something can be done with them
-        self.body_bytes = 0  # of the message whose prefix was read already; 0 = it was not
-
-
 class Http2(asyncio.Protocol):
     """One connection. `keepalive_s`: silence until a ping, and again until the peer is given up; 0 = never."""
 
@@ -65,7 +52,7 @@ class Http2(asyncio.Protocol):
         self._keepalive_s = keepalive_s
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._partials: dict[int, _Partial] = {}
+        self._framing = Framing(owner.message)
         self._paused = False
         self._flush_due = False
         self._before_flush: Callable[[], None] | None = None
@@ -110,7 +97,7 @@ class Http2(asyncio.Protocol):
     def send(self, stream: int, *parts: Data) -> None:
         """Queue one message, given in parts that are joined on the way; it leaves with the next flush."""
         size = sum(map(len, parts))
-        prefix = _PREFIX.pack(0, size)
+        prefix = PREFIX.pack(0, size)
         if size <= _SMALL_BYTES:
             self._connection.send_data(stream, b"".join((prefix, *parts)))
             return
@@ -172,12 +159,15 @@ class Http2(asyncio.Protocol):
             self._connection.receive_data(data)
             for event in self._connection.events():
                 if type(event) is DataReceived:
-                    self._data(event.stream_id, event.data)
+                    self._framing.feed(event.stream_id, event.data)
                     if event.end_stream:
                         self._end(event.stream_id)
                 else:
                     self._other(event)
-            self.schedule_flush()  # window updates, acknowledgements
+            if not self._flush_due and self._connection.want_write:
+                self.schedule_flush()  # window updates, acknowledgements
+            if not self._connection.want_read:
+                self._say_goodbye()
         except (NGH2Error, ValueError) as error:
             self.abort(f"the peer broke the protocol: {error}")
 
@@ -185,7 +175,7 @@ class Http2(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
         self._transport = None
-        self._partials.clear()
+        self._framing.clear()
         self._owner.lost(self._reason or (str(error) if error else "the peer closed the connection"))
 
     def eof_received(self) -> bool:
@@ -200,64 +190,8 @@ class Http2(asyncio.Protocol):
 
     # -- inside
 
-    def _data(self, stream: int, data: bytes) -> None:
-        partial = self._partials.get(stream)
-        if partial is None or not partial.size:
-            offset = self._whole_messages(stream, data)
-            if offset < len(data):
-                self._begin_partial(stream, data[offset:] if offset else data)
-            return
-        partial.chunks.append(data)
-        partial.size += len(data)
-        if partial.size >= partial.wanted:
-            self._end_partial(stream, partial)
-
-    def _begin_partial(self, stream: int, data: bytes) -> None:
-        """Keep the beginning of a message: without its prefix if that is whole, so that the body is joined but once."""
-        partial = self._partials.setdefault(stream, _Partial())
-        if len(data) < _PREFIX.size:
-            partial.body_bytes, partial.wanted = 0, _PREFIX.size
-        else:
-            partial.body_bytes = partial.wanted = self._message_end(data) - _PREFIX.size
-            data = data[_PREFIX.size :]
-        partial.chunks = [data]
-        partial.size = len(data)
-        if not data:  # nothing but the prefix: mark that a message has begun
-            partial.size, partial.wanted = 1, partial.wanted + 1
-
-    def _end_partial(self, stream: int, partial: _Partial) -> None:
-        """Hand out the message that is whole now; what came behind it begins the next one."""
-        joined, body_bytes = b"".join(partial.chunks), partial.body_bytes
-        partial.chunks, partial.size = [], 0
-        if not body_bytes:
-            self._data(stream, joined)
-            return
-        self._owner.message(stream, joined if len(joined) == body_bytes else joined[:body_bytes])
-        if len(joined) > body_bytes:
-            self._data(stream, joined[body_bytes:])
-
-    def _whole_messages(self, stream: int, data: bytes) -> int:
-        """Hand out the messages that are whole; the offset behind them."""
-        offset, end = 0, len(data)
-        while end - offset >= _PREFIX.size:
-            stop = offset + self._message_end(data, offset)
-            if stop > end:
-                break
-            self._owner.message(stream, data[offset + _PREFIX.size : stop])
-            offset = stop
-        return offset
-
-    @staticmethod
-    def _message_end(data: bytes, offset: int = 0) -> int:
-        compressed, length = _PREFIX.unpack_from(data, offset)
-        if compressed:
-            raise ValueError("a compressed message, and no compression was agreed")
-        if length > MAX_MESSAGE_BYTES:
-            raise ValueError(f"a message of {length} bytes, over the limit of {MAX_MESSAGE_BYTES}")
-        return _PREFIX.size + int(length)
-
     def _end(self, stream: int) -> None:
-        self._partials.pop(stream, None)
+        self._framing.forget(stream)
         self._owner.ended(stream)
 
     def _other(self, event: object) -> None:
@@ -287,12 +221,17 @@ class Http2(asyncio.Protocol):
         transport = self._transport
         while transport is not None and not self._paused:
             data = self._connection.data_to_send(_PULL_BYTES)
-            if not data:
-                break
-            transport.write(data)
-        if transport is not None and not (self._connection.want_read or self._connection.want_write):
+            if data:
+                transport.write(data)
+            if len(data) < _PULL_BYTES:
+                return  # that was all, or all that the peer's window takes
+
+    def _say_goodbye(self) -> None:
+        """nghttp2 has ended the session, for its own reasons or the peer's: send its GOAWAY and close."""
+        self._pull()
+        if self._transport is not None:
             self._reason = self._reason or "the session ended"
-            transport.close()  # nghttp2 has said GOAWAY, for its own reasons or the peer's
+            self._transport.close()
 
     def _keepalive(self) -> None:
         silent_s = self._loop.time() - self._heard

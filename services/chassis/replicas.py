@@ -8,12 +8,13 @@ import asyncio
 import random
 import struct
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import structlog
 
 from services.chassis.etcd import Change
 from services.chassis.link import Link, LinkClient
+from services.chassis.quick_reply import AnyReply, ReplyReader
 from services.core import keys
 from services.core.errors import UNAVAILABLE
 from services.core.registry import Endpoint
@@ -21,7 +22,7 @@ from services.core.spec import BadValueError
 from turnout.v1 import link_pb2 as pb
 
 log = structlog.get_logger()
-OnReply = Callable[[pb.Reply], None]
+OnReply = Callable[[AnyReply], None]
 _ID_AND_DEADLINE = struct.Struct("<BQBQ")  # Request.id and deadline_us
 _ID_TAG, _DEADLINE_TAG = 0x09, 0x29
 _MAX_QUEUED_BYTES = 128 << 20  # written to one replica and not yet taken; past it the replica is not chosen
@@ -42,6 +43,7 @@ class Replica:
         self._link: Link | None = None
         self._pending: dict[int, tuple[OnReply, int]] = {}
         self._next_id = 0
+        self._reader = ReplyReader()
         self._client = LinkClient(address, self, hello)
         self._client.start()
 
@@ -99,8 +101,23 @@ class Replica:
 
     def opened(self, link: Link) -> None:
         self._link = link
+        link.read_encoded = self._read_encoded
         self.is_draining = False
         self.name = link.peer.instance or self._address
+
+    def _read_encoded(self, frame: bytes) -> bytes:
+        """Take the replies that a frame begins with; the rest is parsed as usual."""
+        replies, stop = self._reader.read(frame)
+        self._take(replies)
+        return frame[stop:]
+
+    def _take(self, replies: Sequence[AnyReply]) -> None:
+        pop = self._pending.pop
+        for reply in replies:
+            entry = pop(reply.id, None)
+            if entry is not None:
+                self.outstanding_rows -= entry[1]
+                entry[0](reply)
 
     def received(self, _link: Link, frame: pb.Frame) -> None:
         pop = self._pending.pop

@@ -39,14 +39,15 @@ class Chooser:
         self._ranges = ranges if ranges.arcs() else None
         self.unready = {v for _, _, v in ranges.arcs()} - ready  # their share falls to stable
         self.sticky_by = route.sticky_by if route else None
-        self._is_plain = not (self._pins or self._matches or self._ranges)
+        is_plain = not (self._pins or self._matches or self._ranges)
+        self._only = Choice(self._stable, STABLE) if is_plain and self._stable and self._stable in ready else None
 
     def choose(self, explicit: str, key: bytes, headers: Mapping[str, str | bytes]) -> Choice:
         """The version for a request. Raises NotFoundError or UnavailableError, with names."""
         if explicit:
             return Choice(self._explicit(explicit), EXPLICIT)
-        if self._is_plain:
-            return self.stable()
+        if self._only is not None:
+            return self._only
         if key and self._pins and (pinned := self._pins.get(key)) is not None:
             return Choice(self._must_be_ready(pinned, "pinned"), PIN)
         for header, equals, version in self._matches:

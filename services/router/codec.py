@@ -8,12 +8,12 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from inference import grpc_service_pb2 as pb
+from services.chassis.quick_reply import AnyReply, QuickReply
 from services.core.errors import InvalidRequestError
 from services.core.protowire import bytes_field, tag, varint
 from services.core.signature import Given
 from services.core.tensor import BYTES, encode_bytes
 from services.router.inference import NO_PARAMETERS, Inference, Parameter
-from turnout.v1 import link_pb2
 
 _RAW = tag(6, 2)  # ModelInferResponse.raw_output_contents
 # datatype -> (field of InferTensorContents, struct code, least, most)
@@ -89,11 +89,16 @@ def _typed_data(tensor: Any) -> bytes:
     return struct.pack(f"<{len(values)}{code}", *values)
 
 
-def write_response(model: str, version: str, request_id: str, reply: link_pb2.Reply) -> bytes:
+def write_response(model: str, version: str, request_id: str, reply: AnyReply) -> bytes:
     """A ModelInferResponse: always raw_output_contents, one entry an output, in order."""
     parts = [_answered_by(model, version)]
     if request_id:
         parts.append(bytes_field(3, request_id.encode()))
+    if isinstance(reply, QuickReply):
+        layout = reply.layout
+        if not layout.rendered:
+            layout.rendered = _described(*layout.tensor) + _RAW + varint(len(reply.data))
+        return b"".join((*parts, layout.rendered, reply.data))
     raw: list[bytes] = []
     for output in reply.outputs[:]:  # slices of repeated fields are made in C, iterators are not
         data = output.data

@@ -8,6 +8,7 @@ from time import perf_counter_ns
 
 import structlog
 
+from services.chassis.quick_reply import AnyReply, whole
 from services.chassis.replicas import Replica, Replicas
 from services.core import stages
 from services.core.errors import (
@@ -61,7 +62,7 @@ class Dispatcher:
         self._metrics = metrics
         self._retries = retries
         self._keeper = keeper
-        self._flights: set[Flight] = set()
+        self.flights: set[Flight] = set()
         self._sweep: asyncio.TimerHandle | None = None
         self._idle = asyncio.Event()
         self._idle.set()
@@ -69,7 +70,7 @@ class Dispatcher:
 
     @property
     def in_flight(self) -> int:
-        return len(self._flights)
+        return len(self.flights)
 
     def begin(self, flight: Flight, inference: Inference, remaining_s: float | None) -> None:
         """Send a parsed request on its way; its outcome goes to the flight's answerer, perhaps at once."""
@@ -77,7 +78,7 @@ class Dispatcher:
         flight.parse_ns = now - flight.started_ns
         flight.mark_ns = now
         flight.inference = inference
-        self._flights.add(flight)
+        self.flights.add(flight)
         if self._sweep is None:
             self._start_sweep()
         if self._keeper is not None:
@@ -195,7 +196,7 @@ class Dispatcher:
             log.exception("features_failed", model=flight.target.model)
             self.fail(flight, InternalError("internal error"))
 
-    def replied(self, flight: Flight, reply: link_pb2.Reply) -> None:
+    def replied(self, flight: Flight, reply: AnyReply) -> None:
         """A replica's reply: answer the caller, or try once more where that is safe."""
         now = perf_counter_ns()
         target = flight.target
@@ -204,11 +205,12 @@ class Dispatcher:
         if flight.is_done:
             return
         if reply.code != OK:
-            self._failed_reply(flight, reply)
+            self._failed_reply(flight, whole(reply))
             return
         link_ns = now - flight.sent_ns - reply.total_ns
         remote = reply.stages_ns[:]  # a slice is made in C, an iterator is not
         if len(remote) != _REMOTE_STAGES:  # a peer of another release: its time counts as the link's
+            reply = whole(reply)
             reply.stages_ns[:] = remote = [0] * _REMOTE_STAGES
         flight.mark_ns = now
         self._end(flight)
@@ -224,9 +226,8 @@ class Dispatcher:
             end - now,
             end - flight.started_ns,
         )
-        self._metrics.sample(target, sample)
-        self._metrics.answered(flight)
-        self._retries.earn()
+        self._metrics.answered(target, flight.arm, sample)
+        self._retries.answered += 1
         if flight.entry.shadows:
             self._mirrors.offer(flight, reply, end - flight.started_ns)
         if self._keeper is not None:
@@ -266,7 +267,7 @@ class Dispatcher:
 
     def _end(self, flight: Flight) -> None:
         flight.is_done = True
-        flights = self._flights
+        flights = self.flights
         flights.discard(flight)
         if not flights and self.is_draining:
             self._idle.set()
@@ -274,7 +275,7 @@ class Dispatcher:
     def drain(self) -> None:
         """Refuse what comes from now on; `drained` waits for the rest."""
         self.is_draining = True
-        if self._flights:
+        if self.flights:
             self._idle.clear()
 
     # -- deadlines
@@ -285,10 +286,10 @@ class Dispatcher:
     def _expire(self) -> None:
         """End flights that are past their deadline although their replica should have said so."""
         late = perf_counter_ns() - _GRACE_NS
-        for flight in [flight for flight in self._flights if 0 < flight.deadline_ns < late]:
+        for flight in [flight for flight in self.flights if 0 < flight.deadline_ns < late]:
             self._withdraw(flight)
             where = f"replica {flight.replica.name}" if flight.replica else "the feature proxy"
             self.fail(flight, DeadlineExceededError(f"the deadline passed while waiting for {where}"))
         self._sweep = None
-        if self._flights:
+        if self.flights:
             self._start_sweep()

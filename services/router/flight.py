@@ -3,26 +3,27 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from services.chassis.quick_reply import AnyReply
 from services.chassis.replicas import Replica
 from services.core.errors import ServingError
 from services.core.signature import Given
 from services.router.inference import Inference
 from services.router.table import Entry, Target
 from services.router.templates import Template
-from turnout.v1 import feature_pb2, link_pb2, tensor_pb2
+from turnout.v1 import feature_pb2, tensor_pb2
 
 
 class Answerer(Protocol):
     """A protocol's codec: writes the outcome of a flight to its caller; exactly one of the two is called."""
 
-    def answer(self, flight: "Flight", reply: link_pb2.Reply) -> None: ...
+    def answer(self, flight: "Flight", reply: AnyReply) -> None: ...
     def fail(self, flight: "Flight", error: ServingError) -> None: ...
 
 
 class Owner(Protocol):
     """Gets what comes back for a flight."""
 
-    def replied(self, flight: "Flight", reply: link_pb2.Reply) -> None: ...
+    def replied(self, flight: "Flight", reply: AnyReply) -> None: ...
     def featured(self, flight: "Flight", answer: feature_pb2.FeatureAnswer) -> None: ...
 
 
@@ -88,7 +89,7 @@ class Flight:
         self.was_resent = False  # to a second replica, which is the most
         self.traceparent = ""  # sent on with the request; empty = its trace is not surely kept
 
-    def replied(self, reply: link_pb2.Reply) -> None:
+    def replied(self, reply: AnyReply) -> None:
         self.owner.replied(self, reply)
 
     def featured(self, answer: feature_pb2.FeatureAnswer) -> None:

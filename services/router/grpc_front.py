@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from time import perf_counter_ns
 
 from services.chassis.front import Front, Metadata
+from services.chassis.quick_reply import AnyReply
 from services.chassis.retry_hint import status_details
 from services.core import stages
 from services.core.errors import DeadlineExceededError, OverloadedError, ServingError, TooLargeError
@@ -12,7 +13,6 @@ from services.router.dispatcher import Dispatcher
 from services.router.flight import Flight
 from services.router.metrics import RouterMetrics
 from services.router.templates import Templates
-from turnout.v1 import link_pb2
 
 MODEL_INFER = "/inference.GRPCInferenceService/ModelInfer"
 TIMING = "turnout-timing"
@@ -42,8 +42,12 @@ class ModelInferFront:
     def call(self, call_id: int, payload: bytes, metadata: Metadata, remaining_s: float | None) -> None:
         started = perf_counter_ns()
         dispatcher = self._dispatcher
-        refusal = self._refusal(payload, remaining_s)
-        if refusal is not None:
+        if (
+            len(payload) > self._max_message_bytes
+            or len(dispatcher.flights) >= self._max_in_flight
+            or (remaining_s is not None and remaining_s <= 0)
+        ):
+            refusal = self._refusal(payload, remaining_s)
             self.front.fail(call_id, refusal.code, str(refusal), status_details(refusal))
             return
         flight = Flight(dispatcher, self, call_id, dict(metadata), started)
@@ -68,7 +72,7 @@ class ModelInferFront:
 
     # -- Answerer
 
-    def answer(self, flight: Flight, reply: link_pb2.Reply) -> None:
+    def answer(self, flight: Flight, reply: AnyReply) -> None:
         call_id = flight.call_id
         self._calls.pop(call_id, None)
         target = flight.target
@@ -84,7 +88,7 @@ class ModelInferFront:
 
     # -- inside
 
-    def _refusal(self, payload: bytes, remaining_s: float | None) -> ServingError | None:
+    def _refusal(self, payload: bytes, remaining_s: float | None) -> ServingError:
         """Why a call is not worth parsing."""
         if len(payload) > self._max_message_bytes:
             self._metrics.refused_early.labels("too_large").inc()
@@ -92,12 +96,10 @@ class ModelInferFront:
         if remaining_s is not None and remaining_s <= 0:
             self._metrics.refused_early.labels("late").inc()
             return DeadlineExceededError("the deadline passed before the router saw the call")
-        if self._dispatcher.in_flight >= self._max_in_flight:
-            self._metrics.refused_early.labels("in_flight").inc()
-            return OverloadedError(f"{self._max_in_flight} requests are in flight, the most this router takes")
-        return None
+        self._metrics.refused_early.labels("in_flight").inc()
+        return OverloadedError(f"{self._max_in_flight} requests are in flight, the most this router takes")
 
-    def _trailing(self, flight: Flight, reply: link_pb2.Reply) -> list[tuple[str, str | bytes]]:
+    def _trailing(self, flight: Flight, reply: AnyReply) -> list[tuple[str, str | bytes]]:
         trailing = self._arms.get(flight.arm)
         if trailing is None:
             trailing = self._arms[flight.arm] = [(ARM, flight.arm)]
@@ -116,7 +118,7 @@ def request_id_of(headers: Mapping[str, str | bytes]) -> str:
     return str(value) if fits else ""
 
 
-def stages_so_far(flight: Flight, reply: link_pb2.Reply, now_ns: int) -> list[tuple[str, int]]:
+def stages_so_far(flight: Flight, reply: AnyReply, now_ns: int) -> list[tuple[str, int]]:
     """(stage, nanoseconds) of an answer about to be written; `mark_ns` is when its reply came."""
     link_ns = flight.mark_ns - flight.sent_ns - reply.total_ns
     before = (flight.parse_ns, flight.auth_ns, flight.route_ns, flight.features_ns, link_ns)

@@ -134,16 +134,13 @@ class RouterMetrics:
     def follow(self, target: Target) -> None:
         self._stages.follow(target)
 
-    def sample(self, target: Target, sample: tuple[int, ...]) -> None:
-        """Stage durations of one answered request, in the order of STAGES and TOTAL (nanoseconds)."""
+    def answered(self, target: Target, arm: str, sample: tuple[int, ...]) -> None:
+        """One answered request; `sample` has its durations in the order of STAGES and TOTAL (nanoseconds)."""
         samples = target.samples
         samples.append(sample)
         if len(samples) >= _BLOCK:
             self._stages.fold(target)
-
-    def answered(self, flight: Flight) -> None:
-        target = flight.target
-        key = (target.model, target.version, flight.arm, 0)
+        key = (target.model, target.version, arm, 0)
         counts = self._requests.counts
         counts[key] = counts.get(key, 0) + 1
 

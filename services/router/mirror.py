@@ -4,9 +4,10 @@ import random
 
 import structlog
 
-from services.chassis.http2 import MAX_MESSAGE_BYTES
+from services.chassis.framing import MAX_MESSAGE_BYTES
 from services.chassis.link import Link
 from services.chassis.peers import Peers
+from services.chassis.quick_reply import AnyReply, whole
 from services.core.rendezvous import choose
 from services.core.split import POINTS
 from services.router.flight import Flight
@@ -56,11 +57,11 @@ class Mirrors:
         self._metrics = metrics
         self._max_queued_bytes = max_queued_bytes
 
-    def offer(self, flight: Flight, reply: link_pb2.Reply, total_ns: int) -> None:
+    def offer(self, flight: Flight, answered: AnyReply, total_ns: int) -> None:
         """Copy a request that was answered to each candidate its model's route shadows."""
         if flight.inference.version:
             return  # the caller named a version: nothing to learn about the route
-        target = flight.target
+        target, reply = flight.target, whole(answered)
         size = flight.inference.size_bytes + reply.ByteSize() + 300
         candidates = flight.entry.shadow_candidates(flight.key, target.version, _random_point)
         for candidate in candidates:

@@ -12,6 +12,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from services.chassis.listening import CannotListenError, split_address
+from services.chassis.quick_reply import AnyReply, whole
 from services.core.errors import (
     InternalError,
     InvalidRequestError,
@@ -27,7 +28,6 @@ from services.router.codec import timing_text
 from services.router.dispatcher import Dispatcher
 from services.router.flight import Flight
 from services.router.grpc_front import ARM, REQUEST_ID, TIMING, request_id_of, stages_so_far
-from turnout.v1 import link_pb2
 
 log = structlog.get_logger()
 _JSON = "application/json"
@@ -48,13 +48,13 @@ class RestAnswerer:
         future = self.outcomes[call_id] = asyncio.get_running_loop().create_future()
         return call_id, future
 
-    def answer(self, flight: Flight, reply: link_pb2.Reply) -> None:
+    def answer(self, flight: Flight, reply: AnyReply) -> None:
         future = self.outcomes.pop(flight.call_id)
         if future.done():
             return
         target = flight.target
         try:
-            body = rest_codec.write_response(target.model, target.version, flight.inference.id, reply)
+            body = rest_codec.write_response(target.model, target.version, flight.inference.id, whole(reply))
         except ServingError as error:
             future.set_exception(error)
             return

@@ -8,6 +8,7 @@ instead of 9 µs for parsing, checking and encoding (docs/adr/0005).
 from typing import NamedTuple
 
 from services.core.errors import InvalidRequestError
+from services.core.known_headers import KnownHeaders, other_data
 from services.core.protowire import bytes_field, packed_field, tag, varint, varint_field
 from services.core.signature import Given
 from services.core.tensor import BYTES
@@ -17,11 +18,7 @@ from services.router.table import Target
 
 _RAW = tag(7, 2)  # ModelInferRequest.raw_input_contents
 _FIXED_BYTES = 18  # Request.id and deadline_us: two fixed64 fields
-_MAX_TEMPLATES = 2048
-_MAX_HEADER_BYTES = 1024
-_MAX_LENGTHS = 4  # headers tried for one message length
 _MAX_PLANS = 8
-_VIEW_BYTES = 16 << 10  # data of a longer message is not copied out of it
 
 
 class Plan(NamedTuple):
@@ -72,9 +69,7 @@ def _encode(given: Given, target: Target, rows: int, data_bytes: int) -> Plan:
 
 def _is_whole(header: bytes, data: bytes | memoryview) -> bool:
     """Whether other data behind `header` is read as the tensor's: it could stand within another field."""
-    other = bytes(len(data))
-    if other == data:
-        other = b"\xff" * len(data)
+    other = other_data(data)
     try:
         return bytes(parse_request(header + other).inputs[0].data) == other
     except InvalidRequestError:
@@ -82,21 +77,11 @@ def _is_whole(header: bytes, data: bytes | memoryview) -> bool:
 
 
 class Templates:
-    """Known headers, found by message length and then by their bytes; bounded, and forgotten whole when full."""
+    """Templates by their headers."""
 
     def __init__(self) -> None:
-        self._lengths: dict[int, tuple[int, ...]] = {}  # message bytes -> header bytes
-        self._templates: dict[bytes, Template] = {}
-
-    def find(self, payload: bytes) -> tuple[Template, bytes | memoryview] | None:
-        """The template of a message and its tensor data; None when its header is new."""
-        for header_bytes in self._lengths.get(len(payload), ()):
-            template = self._templates.get(payload[:header_bytes])
-            if template is not None:
-                if len(payload) > _VIEW_BYTES:
-                    return template, memoryview(payload)[header_bytes:]
-                return template, payload[header_bytes:]
-        return None
+        self._known: KnownHeaders[Template] = KnownHeaders()
+        self.find = self._known.find  # the template of a message and its tensor data; None when its header is new
 
     def learn(self, payload: bytes, inference: Inference) -> None:
         """Remember the header of a request that is likely to come again: one raw tensor, no id, no parameters."""
@@ -107,15 +92,5 @@ class Templates:
             return
         header_bytes = len(payload) - len(data)
         header = payload[:header_bytes]
-        if not data or header_bytes > _MAX_HEADER_BYTES or not header.endswith(_RAW + varint(len(data))):
-            return
-        if not _is_whole(header, data):
-            return
-        lengths = self._lengths.get(len(payload), ())
-        if len(self._templates) >= _MAX_TEMPLATES or len(lengths) >= _MAX_LENGTHS:
-            self._lengths.clear()
-            self._templates.clear()
-            lengths = ()
-        if header_bytes not in lengths:
-            self._lengths[len(payload)] = (*lengths, header_bytes)
-        self._templates[header] = Template(inference)
+        if data and header.endswith(_RAW + varint(len(data))) and _is_whole(header, data):
+            self._known.add(payload, header_bytes, Template(inference))

@@ -9,6 +9,8 @@ from typing import NamedTuple, Protocol
 
 import structlog
 
+from services.chassis.quick_reply import whole
+from services.chassis.replicas import OnReply
 from services.core.errors import DEADLINE_EXCEEDED, OK, UNAVAILABLE, UNKNOWN
 from services.shadow.comparator import compare_answer, pair_of
 from services.shadow.lanes import Job, Lane, Lanes, Room
@@ -42,7 +44,7 @@ _NOT_BEGUN = {UNAVAILABLE: "shed", DEADLINE_EXCEEDED: "expired"}  # what a candi
 
 
 class Replica(Protocol):
-    def request(self, rows: int, size_bytes: int, on_reply: Callable[[link_pb2.Reply], None]) -> link_pb2.Request: ...
+    def request(self, rows: int, size_bytes: int, on_reply: OnReply) -> link_pb2.Request: ...
     def cancel(self, request_id: int) -> None: ...
 
 
@@ -128,7 +130,7 @@ class Runner:
     def _send(self, job: Job, lane: Lane, replica: Replica) -> None:
         mirror = job.mirror
         size = _ENVELOPE_BYTES + sum(tensor.ByteSize() for tensor in mirror.inputs)
-        request = replica.request(mirror.rows, size, lambda reply: self._replied(job, lane, timer, reply))
+        request = replica.request(mirror.rows, size, lambda reply: self._replied(job, lane, timer, whole(reply)))
         request.model, request.version = job.candidate
         request.rows = mirror.rows
         request.deadline_us = int(self._limits.deadline_s * 1e6)

@@ -71,6 +71,17 @@ async def test_a_killed_runtime_takes_its_workers_along_and_all_is_well_after_it
     traffic.check(allowed=CLEAR)
 
 
+async def test_a_runtime_that_hangs_is_not_noticed(mesh: Mesh, address: str) -> None:
+    async with Traffic(address, mixed("numbers")) as traffic:
+        await traffic.flowing()
+        mesh.pause("runtime-0")
+        await traffic.flowing(600)
+        mesh.resume("runtime-0")
+        await traffic.clean()
+
+    traffic.check()
+
+
 async def test_a_killed_batcher_is_found_again(mesh: Mesh, address: str) -> None:
     async with Traffic(address, mixed("numbers")) as traffic:
         await traffic.flowing()

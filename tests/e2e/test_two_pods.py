@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from tests.support.mesh import Mesh
-from tests.support.mesh_probes import QUICK, serve, worker
+from tests.support.mesh import Mesh, until
+from tests.support.mesh_probes import QUICK, metric, serve, worker
 from tests.support.traffic import Traffic, mixed
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
@@ -38,6 +38,16 @@ async def test_a_batcher_that_is_killed_fails_nobody_and_comes_back(mesh: Mesh, 
 
     await traffic.end()
     traffic.check()
+
+
+async def test_a_batcher_that_hangs_is_left_and_found_again(mesh: Mesh, traffic: Traffic) -> None:
+    mesh.pause("batcher-0")
+    await traffic.clean(600)
+    mesh.resume("batcher-0")
+    await _both_answer(mesh, traffic)
+
+    await traffic.end()
+    traffic.check(allowed={"DEADLINE_EXCEEDED", "INTERNAL"}, most=traffic.rate * 5)
 
 
 async def test_a_worker_that_is_killed_costs_at_most_what_ran_on_it(mesh: Mesh, traffic: Traffic) -> None:
@@ -84,3 +94,19 @@ async def test_a_pod_that_is_replaced_fails_nobody(mesh: Mesh, traffic: Traffic)
 
     await traffic.end()
     traffic.check()
+
+
+async def _both_answer(mesh: Mesh, traffic: Traffic) -> None:
+    """Return when each batcher answers requests."""
+    before = await _answered(mesh)
+
+    async def do_both() -> bool:
+        await traffic.flowing(50)
+        return all(now > then for now, then in zip(await _answered(mesh), before, strict=True))
+
+    await until("both pods answer", do_both)
+
+
+async def _answered(mesh: Mesh) -> list[float]:
+    """How many requests each batcher has answered."""
+    return [await metric(mesh, name, "turnout_batcher_requests_total", code="0") for name in ("batcher-0", "batcher-1")]

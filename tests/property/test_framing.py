@@ -1,29 +1,12 @@
 """gRPC framing: however a stream is cut on its way, the same messages come out."""
 
-import asyncio
 import struct
 from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
-from ngh2 import Role
 
-from services.chassis.http2 import Headers, Http2
-
-
-class Owner:
-    """Keeps the messages it is handed."""
-
-    def __init__(self) -> None:
-        self.messages: list[bytes] = []
-
-    def connected(self) -> None: ...
-    def headers(self, stream: int, headers: Headers, *, ended: bool) -> None: ...
-    def message(self, stream: int, payload: bytes) -> None:
-        self.messages.append(payload)
-
-    def ended(self, stream: int) -> None: ...
-    def lost(self, reason: str) -> None: ...
+from services.chassis.framing import Framing
 
 
 def framed(message: bytes) -> bytes:
@@ -31,14 +14,11 @@ def framed(message: bytes) -> bytes:
 
 
 def received(chunks: list[bytes]) -> list[bytes]:
-    async def feed() -> list[bytes]:
-        owner = Owner()
-        http2 = Http2(Role.SERVER, owner, keepalive_s=0)
-        for chunk in chunks:
-            http2._data(1, chunk)
-        return owner.messages
-
-    return asyncio.run(feed())
+    messages: list[bytes] = []
+    framing = Framing(lambda _, message: messages.append(message))
+    for chunk in chunks:
+        framing.feed(1, chunk)
+    return messages
 
 
 @given(messages=st.lists(st.binary(max_size=20), max_size=6), data=st.data())

@@ -39,10 +39,12 @@ class Link:
         self._open_stream = 0
         self._bulk_stream = 0
         self._frame = pb.Frame()
-        self._frame_bytes = 0
+        self._frame_bytes = 0  # of what is gathered, encoded parts included
+        self._is_frame_used = False
         self._bulk: list[tuple[Data, ...] | pb.Frame] = []
         self._encoded: list[Data] = []
         self._is_open = False
+        self.read_encoded: Callable[[bytes], bytes] | None = None  # sees a frame's bytes first; gives what it left
         self.on_lost: Callable[[Link, str], None] | None = None
         self.on_other: Callable[[Link, int, str], None] | None = None
         self.unary_calls: dict[int, bytes] = {}
@@ -66,6 +68,7 @@ class Link:
         if self._frame_bytes and self._frame_bytes + size_bytes > FRAME_BYTES:
             self._send_frame()
         self._frame_bytes += size_bytes + 1
+        self._is_frame_used = True
         return self._frame
 
     def send_encoded(self, *parts: Data) -> None:
@@ -119,15 +122,21 @@ class Link:
             self._http2.finish(stream, [(b"grpc-status", b"0")])
 
     def message(self, stream: int, payload: bytes) -> None:
-        if stream in self.unary_calls:
-            self.unary_calls[stream] += payload
+        if stream != self._open_stream and stream != self._bulk_stream:  # noqa: PLR1714 - a set would be made each time
+            if stream in self.unary_calls:  # else the request of a call that was refused already
+                self.unary_calls[stream] += payload
             return
-        if stream not in {self._open_stream, self._bulk_stream}:
-            return  # the request of a call that was refused already
         try:
+            if self.read_encoded is not None:
+                payload = self.read_encoded(payload)
+                if not payload:
+                    return
             frame = pb.Frame.FromString(payload)
         except DecodeError:
             self._http2.abort("the peer sent bytes that are not a turnout.v1.Frame")
+            return
+        except Exception as error:  # noqa: BLE001 - it is logged, and ends this link only
+            self._failed(error)
             return
         if frame.HasField("hello"):
             self._greeted(stream, frame.hello)
@@ -136,9 +145,12 @@ class Link:
             return
         try:
             self._handler.received(self, frame)
-        except Exception:
-            log.exception("frame_failed", peer=self.peer.instance)
-            self._http2.abort("a frame could not be handled; see the log")
+        except Exception as error:  # noqa: BLE001 - likewise
+            self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
+        log.error("frame_failed", peer=self.peer.instance, exc_info=error)
+        self._http2.abort("a frame could not be handled; see the log")
 
     def ended(self, stream: int) -> None:
         if stream in {self._open_stream, self._bulk_stream}:
@@ -180,10 +192,12 @@ class Link:
 
     def _send_frame(self) -> None:
         encoded = self._encoded
-        encoded.append(self._frame.SerializeToString())
+        if self._is_frame_used:
+            encoded.append(self._frame.SerializeToString())
+            self._frame = pb.Frame()
+            self._is_frame_used = False
         self._http2.send(self._open_stream, *encoded)
         self._encoded = []
-        self._frame = pb.Frame()
         self._frame_bytes = 0
 
 

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 OK, DEADLINE = grpc.StatusCode.OK, grpc.StatusCode.DEADLINE_EXCEEDED
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
-LATE_S = 0.25  # allowed on a busy machine
+LATE_S = 0.5  # allowed on a busy machine
 
 
 async def test_the_callers_deadline_holds_while_the_replica_sleeps(mesh: RouterMesh) -> None:
@@ -41,7 +41,7 @@ async def test_the_header_and_the_models_own_deadline_hold_too(mesh: RouterMesh,
 
     assert (rest.status, rest.took_s < 0.2 + LATE_S) == (504, True), rest
     assert "the deadline passed while waiting for replica" in rest.body["error"]
-    assert len(model.batcher.cancels) == len(model.batcher.requests)
+    await model.batcher.until(lambda: len(model.batcher.cancels) == len(model.batcher.requests), timeout_s=2)
     if answer is not None:
         assert (answer.code, answer.took_s < 0.2 + LATE_S) == (DEADLINE, True)
 

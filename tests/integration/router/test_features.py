@@ -194,7 +194,7 @@ async def test_the_deadline_holds_while_the_proxy_is_silent_and_it_hears_of_it(
     answer = await mesh.call(with_user(model, 8), timeout_s=0.2)
     await proxy.until(lambda: proxy.cancels, timeout_s=2)
 
-    assert (answer.code, answer.took_s < 0.45) == (grpc.StatusCode.DEADLINE_EXCEEDED, True)
+    assert (answer.code, answer.took_s < 0.7) == (grpc.StatusCode.DEADLINE_EXCEEDED, True)
     assert proxy.cancels == [proxy.lookups[-1].id]
 
 

@@ -3,14 +3,14 @@
 import pytest
 
 from services.batcher.policy import BatchPolicy
-from services.batcher.replies import _varint
+from services.core.protowire import varint
 from tests.support.batching import Bench
 from turnout.v1 import link_pb2 as pb
 
 
 @pytest.mark.parametrize("number", [0, 1, 127, 128, 300, 16383, 16384, 2**21, 2**28 - 1, 2**32])
 def test_sizes_are_encoded_as_protobuf_does(number: int) -> None:
-    assert pb.Reply.FromString(b"\x58" + _varint(number)).retry_after_us == number
+    assert pb.Reply.FromString(b"\x58" + varint(number)).retry_after_us == number
 
 
 @pytest.mark.parametrize("rows", [0, 1, 31, 32, 100, 5000])

@@ -185,7 +185,7 @@ async def test_after_failures_in_a_row_a_store_is_left_alone_and_tried_again_lat
     mesh.stores.error = None
 
     async with asyncio.timeout(5):
-        while isinstance(await mesh.begin(ask("a", 1)), ServingError):  # noqa: ASYNC110 - it waits for time to pass
+        while isinstance(await mesh.begin(ask("a", 1)), ServingError):
             await asyncio.sleep(0.02)
 
     assert reads_while_broken == 3

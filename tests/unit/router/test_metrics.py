@@ -46,7 +46,7 @@ def test_the_folded_histogram_is_what_counting_one_by_one_gives(count: int) -> N
     rng = random.Random(count)
     samples = [draw_sample(rng) for _ in range(count)]
     for sample in samples:
-        recorder.sample(one, sample)
+        recorder.answered(one, "stable", sample)
 
     buckets = series(registry, "turnout_stage_seconds_bucket")
     sums = series(registry, "turnout_stage_seconds_sum")
@@ -64,9 +64,9 @@ def test_a_new_target_of_the_same_version_goes_on_where_the_old_one_ended() -> N
     recorder, registry = metrics()
     old, new = target(), target()
     recorder.follow(old)
-    recorder.sample(old, (1,) * len(NAMES))
+    recorder.answered(old, "stable", (1,) * len(NAMES))
     recorder.follow(new)
-    recorder.sample(new, (1,) * len(NAMES))
+    recorder.answered(new, "stable", (1,) * len(NAMES))
 
     assert series(registry, "turnout_stage_seconds_count")["m", "1", "total"] == 2
 
@@ -84,7 +84,7 @@ def test_scrapes_beside_requests_lose_nothing() -> None:
     thread = Thread(target=scrape)
     thread.start()
     for _ in range(30_000):
-        recorder.sample(one, (1000,) * len(NAMES))
+        recorder.answered(one, "stable", (1000,) * len(NAMES))
     done.set()
     thread.join()
 
@@ -97,8 +97,8 @@ def test_requests_are_counted_by_what_is_configured_never_by_what_callers_say() 
     known.entry, known.target, known.arm = Entry("m"), target("2"), "canary"  # type: ignore[assignment]
     lost = Flight(None, None, 0, {}, 0)  # type: ignore[arg-type]
 
-    recorder.answered(known)
-    recorder.answered(known)
+    recorder.answered(known.target, known.arm, (1,) * len(NAMES))
+    recorder.answered(known.target, known.arm, (1,) * len(NAMES))
     recorder.failed(known, 14)
     recorder.failed(lost, 5)
 

@@ -95,5 +95,5 @@ def test_a_request_that_one_version_refuses_is_refused_each_time() -> None:
 def test_no_flood_of_headers_grows_it_without_end() -> None:
     templates = learnt(*(message(name=f"name-{number:05}") for number in range(5000)))
 
-    assert len(templates._templates) <= 2048
-    assert sum(map(len, templates._lengths.values())) <= 2048
+    assert len(templates._known._values) <= 2048
+    assert sum(map(len, templates._known._lengths.values())) <= 2048

@@ -1,0 +1,80 @@
+"""Messages that differ in their last bytes only: a header seen before, then data of known length.
+
+Protobuf writes fields in a fixed order, so the messages of one sender about one tensor of one shape begin with the same
+bytes again and again. Where those bytes are known, nothing behind them needs to be parsed (docs/adr/0005).
+"""
+
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+Data = bytes | memoryview
+
+_MOST = 2048  # headers; all are forgotten when there would be more
+_MOST_LENGTHS = 4  # headers tried for one message length
+_MOST_HEADER_BYTES = 1024
+_VIEW_BYTES = 16 << 10  # data of a longer message is not copied out of it
+
+
+class KnownHeaders(Generic[T]):
+    """Header -> what is known of it, found by message length and then by the header's bytes."""
+
+    __slots__ = ("_lengths", "_values")
+
+    def __init__(self) -> None:
+        self._lengths: dict[int, tuple[int, ...]] = {}  # message bytes -> header bytes
+        self._values: dict[bytes, T] = {}
+
+    def find(self, message: bytes) -> tuple[T, Data] | None:
+        """What is known of the message's header, and its data; None when the header is new."""
+        for header_bytes in self._lengths.get(len(message), ()):
+            value = self._values.get(message[:header_bytes])
+            if value is not None:
+                if len(message) > _VIEW_BYTES:
+                    return value, memoryview(message)[header_bytes:]
+                return value, message[header_bytes:]
+        return None
+
+    def add(self, message: bytes, header_bytes: int, value: T) -> None:
+        """Remember what is known of the first `header_bytes` of `message`, if they are few enough."""
+        if header_bytes > _MOST_HEADER_BYTES:
+            return
+        lengths = self._lengths.get(len(message), ())
+        if len(self._values) >= _MOST or len(lengths) >= _MOST_LENGTHS:
+            self._lengths.clear()
+            self._values.clear()
+            lengths = ()
+        if header_bytes not in lengths:
+            self._lengths[len(message)] = (*lengths, header_bytes)
+        self._values[message[:header_bytes]] = value
+
+
+def other_data(data: Data) -> bytes:
+    """As many bytes that differ, to try whether a header really ends where its data begins."""
+    other = bytes(len(data))
+    return other if other != data else b"\xff" * len(data)
+
+
+def field_end(message: bytes, offset: int, tag: int) -> tuple[int, int] | None:
+    """Where the content of a length-delimited field with a one-byte `tag` at `offset` begins and ends.
+
+    None when another field stands there, or its length is cut off or too long for this short look.
+    """
+    end = len(message)
+    if offset + 2 > end or message[offset] != tag:
+        return None
+    length = message[offset + 1]
+    start = offset + 2
+    if length > 127:
+        length &= 127
+        shift = 7
+        while True:
+            if start >= end or shift > 28:
+                return None
+            byte = message[start]
+            start += 1
+            length |= (byte & 127) << shift
+            if byte < 128:
+                break
+            shift += 7
+    stop = start + length
+    return (start, stop) if stop <= end else None

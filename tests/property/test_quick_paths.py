@@ -1,0 +1,138 @@
+"""What is read without protobuf is exactly what protobuf reads."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.batcher.quick_request import QuickRequest, RequestReader, key_of
+from services.chassis.quick_reply import QuickReply, ReplyReader, whole
+from services.core.known_headers import field_end
+from services.core.protowire import tag, varint
+from turnout.v1 import link_pb2 as pb
+
+FIXED = st.integers(0, 2**64 - 1)
+DATA = st.binary(min_size=0, max_size=40)
+STAGES = st.lists(FIXED, min_size=7, max_size=7)
+
+
+@st.composite
+def replies(draw: st.DrawFn) -> pb.Reply:
+    """Often of the common form, often nearly so."""
+    reply = pb.Reply(id=draw(FIXED), expected_wait_us=draw(FIXED), total_ns=draw(FIXED), final=True, executed=2)
+    reply.stages_ns.extend(draw(st.one_of(STAGES, st.lists(FIXED, max_size=9))))
+    reply.code = draw(st.sampled_from([0, 0, 0, 13]))
+    reply.batch_rows = draw(st.integers(0, 3))
+    reply.retries = draw(st.sampled_from([0, 0, 1]))
+    for name in draw(st.sampled_from([["y"], ["y"], ["y", "z"], []])):
+        reply.outputs.add(name=name, datatype="FP32", shape=[1, 2], data=draw(DATA))
+    return reply
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> pb.Request:
+    request = pb.Request(id=draw(FIXED), deadline_us=draw(FIXED), model="m", version="1", rows=draw(st.integers(0, 2)))
+    for name in draw(st.sampled_from([["x"], ["x"], ["x", "w"], []])):
+        request.inputs.add(name=name, datatype="FP32", shape=[1, 2], data=draw(DATA))
+    request.request_id = draw(st.sampled_from(["", "", "a"]))
+    request.tries = draw(st.sampled_from([0, 0, 1]))
+    return request
+
+
+def numbers_first(message: pb.Reply | pb.Request, fields: dict[str, bytes], last: str) -> bytes:
+    """The message as our hot paths write it: its fixed64 fields (name -> encoded) first, its tensors last."""
+    rest, tensors = type(message)(), type(message)()
+    rest.CopyFrom(message)
+    getattr(tensors, last).extend(getattr(message, last))
+    for name in (*fields, last):
+        rest.ClearField(name)
+    return b"".join(fields.values()) + rest.SerializeToString() + tensors.SerializeToString()
+
+
+def encoded_reply(reply: pb.Reply) -> bytes:
+    fixed = {name: getattr(reply, name).to_bytes(8, "little") for name in ("id", "expected_wait_us", "total_ns")}
+    stages = b"".join(number.to_bytes(8, "little") for number in reply.stages_ns)
+    return numbers_first(
+        reply,
+        {
+            "id": tag(1, 1) + fixed["id"],
+            "expected_wait_us": tag(12, 1) + fixed["expected_wait_us"],
+            "total_ns": tag(7, 1) + fixed["total_ns"],
+            "stages_ns": tag(6, 2) + varint(len(stages)) + stages,
+        },
+        "outputs",
+    )
+
+
+def encoded_request(request: pb.Request) -> bytes:
+    return numbers_first(
+        request,
+        {
+            "id": tag(1, 1) + request.id.to_bytes(8, "little"),
+            "deadline_us": tag(5, 1) + request.deadline_us.to_bytes(8, "little"),
+        },
+        "inputs",
+    )
+
+
+def framed(number: int, messages: list[bytes]) -> bytes:
+    return b"".join(tag(number, 2) + varint(len(message)) + message for message in messages)
+
+
+@given(sent=st.lists(replies(), max_size=12), behind=st.sampled_from([b"", pb.Frame(cancels=[7]).SerializeToString()]))
+def test_replies_read_quickly_are_the_replies_sent(sent: list[pb.Reply], behind: bytes) -> None:
+    frame = framed(3, [encoded_reply(reply) for reply in sent]) + behind
+
+    read, stop = ReplyReader().read(frame)
+
+    assert [whole(reply) for reply in read] == sent
+    assert frame[stop:] == behind
+    for quick, reply in zip(read, sent, strict=True):
+        if isinstance(quick, QuickReply):
+            assert (quick.id, quick.code, quick.total_ns) == (reply.id, reply.code, reply.total_ns)
+            assert (quick.expected_wait_us, list(quick.stages_ns)) == (reply.expected_wait_us, list(reply.stages_ns))
+            assert (bytes(quick.data), quick.layout.digest) == (reply.outputs[0].data, reply.digest)
+
+
+@given(sent=st.lists(requests(), max_size=12))
+def test_requests_read_quickly_are_the_requests_sent(sent: list[pb.Request]) -> None:
+    read = RequestReader().read(framed(2, [encoded_request(request) for request in sent]))
+
+    assert read is not None
+    for got, request in zip(read, sent, strict=True):
+        assert (got.id, got.deadline_us, got.rows) == (request.id, request.deadline_us, request.rows)
+        assert key_of(got) == (request.model, request.version)
+        if isinstance(got, QuickRequest):
+            (tensor,) = request.inputs
+            assert (got.layout.given[:3], bytes(got.data)) == (("x", "FP32", (1, 2)), tensor.data)
+            assert (got.tries, got.request_id, got.shadow) == (request.tries, request.request_id, request.shadow)
+        else:
+            assert got == request
+
+
+def test_the_second_of_a_kind_is_read_quickly() -> None:
+    reply = pb.Reply(id=1, final=True, stages_ns=range(7), total_ns=9, expected_wait_us=1)
+    reply.outputs.add(name="y", datatype="FP32", shape=[1, 1], data=b"abcd")
+    request = pb.Request(id=1, deadline_us=5, model="m", version="1", rows=1)
+    request.inputs.add(name="x", datatype="FP32", shape=[1, 1], data=b"abcd")
+
+    read, _ = ReplyReader().read(framed(3, [encoded_reply(reply)] * 2))
+    asked = RequestReader().read(framed(2, [encoded_request(request)] * 2))
+
+    assert [type(each) for each in read] == [pb.Reply, QuickReply]
+    assert asked is not None
+    assert [type(each) for each in asked] == [pb.Request, QuickRequest]
+
+
+def test_a_frame_with_anything_else_is_left_to_protobuf() -> None:
+    frame = pb.Frame(requests=[pb.Request(id=1)], cancels=[1]).SerializeToString()
+
+    assert RequestReader().read(frame) is None
+
+
+@given(content=st.binary(max_size=300), cut=st.integers(0, 310))
+def test_a_field_ends_where_its_length_says_or_nowhere(content: bytes, cut: int) -> None:
+    message = (tag(2, 2) + varint(len(content)) + content)[:cut]
+
+    place = field_end(message, 0, 18)
+
+    is_whole = cut >= 1 + len(varint(len(content))) + len(content)
+    assert place == ((1 + len(varint(len(content))), len(message)) if is_whole else None)
