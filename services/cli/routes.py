@@ -89,6 +89,10 @@ def set_route(  # noqa: PLR0913 - a parameter for each option
         say(f"in force on {applied.accepted} of {applied.routers} routers" if applied.routers else "no router runs")
     if applied.refused:
         raise CliError(f"{model}: refused by a router: {applied.refused[0]}")
+    if applied.accepted < applied.routers:
+        raise CliError(
+            f"{model}: some routers have not taken it after {_APPLIED_S:g} s: see `turnout routes watch`"
+        )
 
 
 @app.command("watch")
@@ -156,8 +160,7 @@ async def where_applied(client: EtcdClient, key: str, revision: int) -> Applied:
     """What the live routers say about a key at `revision` or later."""
     listing = await client.list(f"{keys.STATUS}router/")
     statuses = [RouterStatus.parse(each.value) for name, each in listing.entries.items() if name.endswith("/routes")]
-    seen = [status for status in statuses if status.revision >= revision]
-    refused = tuple(status.refused[key] for status in seen if key in status.refused)
+    refused = tuple(status.refused[key] for status in statuses if status.refused_at.get(key, 0) >= revision)
     accepted = sum(status.accepted.get(key, 0) >= revision for status in statuses)
     return Applied(len(statuses), accepted, refused)
 

@@ -115,6 +115,8 @@ class RemoteError(ServingError):
     def __init__(self, code: int, message: str, *, retry_after_s: float | None = None) -> None:
         super().__init__(message, retry_after_s=retry_after_s)
         self.code = code  # type: ignore[misc]
+        if code == RESOURCE_EXHAUSTED:  # behind the router this is size; callers' quotas are the router's own
+            self.http_status = TooLargeError.http_status  # type: ignore[misc]
 
 
 def http_status_of(error: ServingError) -> int:

@@ -61,3 +61,4 @@ class RouterStatus(Record):
     revision: int = 0
     accepted: dict[str, int] = {}  # key -> mod revision
     refused: dict[str, str] = {}  # key -> reason
+    refused_at: dict[str, int] = {}  # key -> mod revision of the value that was refused

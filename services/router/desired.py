@@ -50,6 +50,10 @@ class Desired:
         """Versions of a model in any live pod's inventory."""
         return {version for inventory in self.inventory.values() for version in inventory.models.get(model, {})}
 
+    def refused_at(self) -> dict[str, int]:
+        """Refused key -> revision of the value that was refused."""
+        return {key: self._raw[key].revision for key in self.refused if key in self._raw}
+
     def missing(self) -> list[tuple[str, int]]:
         """(key, revision) of refused keys that have no earlier good value in effect."""
         return [(key, self._raw[key].revision) for key in self.refused if key not in self.accepted and key in self._raw]

@@ -39,7 +39,7 @@ class Features:
         lookup = link.frame_for(200 + 40 * flight.rows).lookups.add(
             id=number,
             deadline_us=max(1, (flight.deadline_ns - self._clock_ns()) // 1000),
-            request_id=flight.inference.id,
+            request_id=flight.request_id,
             traceparent=flight.traceparent,
         )
         lookup.views.extend(views)

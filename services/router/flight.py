@@ -12,6 +12,16 @@ from services.router.table import Entry, Target
 from services.router.templates import Template
 from turnout.v1 import feature_pb2, tensor_pb2
 
+REQUEST_ID = "x-request-id"
+_MAX_ID = 256  # of a request id that is echoed
+
+
+def request_id_of(headers: Mapping[str, str | bytes]) -> str:
+    """The caller's request id, to be echoed; empty when there is none, or one that no header should carry."""
+    value = headers.get(REQUEST_ID, "")
+    fits = isinstance(value, str) and len(value) <= _MAX_ID and value.isascii() and value.isprintable()
+    return str(value) if fits else ""
+
 
 class Answerer(Protocol):
     """A protocol's codec: writes the outcome of a flight to its caller; exactly one of the two is called."""
@@ -99,6 +109,11 @@ class Flight:
         """The caller's inputs, whichever way they were parsed."""
         template = self.template
         return self.inference.inputs if template is None else (template.given._replace(data=bytes(self.data)),)
+
+    @property
+    def request_id(self) -> str:
+        """The caller's x-request-id, else the id of its request; what logs and other services call it."""
+        return request_id_of(self.headers) or self.inference.id
 
     def header(self, name: str) -> str:
         value = self.headers.get(name, "")

@@ -1,6 +1,5 @@
 """ModelInfer on the front door: raw bytes in, a flight, raw bytes out."""
 
-from collections.abc import Mapping
 from time import perf_counter_ns
 
 from services.chassis.front import Front, Metadata
@@ -10,15 +9,13 @@ from services.core import stages
 from services.core.errors import DeadlineExceededError, OverloadedError, ServingError, TooLargeError
 from services.router.codec import parse_request, timing_text, write_response
 from services.router.dispatcher import Dispatcher
-from services.router.flight import Flight
+from services.router.flight import REQUEST_ID, Flight, request_id_of
 from services.router.metrics import RouterMetrics
 from services.router.templates import Templates
 
 MODEL_INFER = "/inference.GRPCInferenceService/ModelInfer"
 TIMING = "turnout-timing"
 ARM = "turnout-arm"
-REQUEST_ID = "x-request-id"
-_MAX_ID = 256  # of a request id that is echoed
 
 
 class ModelInferFront:
@@ -109,13 +106,6 @@ class ModelInferFront:
         if REQUEST_ID in headers and (request_id := request_id_of(headers)):
             trailing = [*trailing, (REQUEST_ID, request_id)]
         return trailing
-
-
-def request_id_of(headers: Mapping[str, str | bytes]) -> str:
-    """The caller's request id, to be echoed; empty when there is none, or one that no header should carry."""
-    value = headers.get(REQUEST_ID, "")
-    fits = isinstance(value, str) and len(value) <= _MAX_ID and value.isascii() and value.isprintable()
-    return str(value) if fits else ""
 
 
 def stages_so_far(flight: Flight, reply: AnyReply, now_ns: int) -> list[tuple[str, int]]:

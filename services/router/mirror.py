@@ -83,7 +83,7 @@ class Mirrors:
             served_version=flight.target.version,
             served_digest=reply.digest,
             candidate_version=candidate,
-            request_id=flight.inference.id,
+            request_id=flight.request_id,
             rows=flight.rows,
             served_total_ns=total_ns,
             served_compute_ns=reply.stages_ns[_COMPUTE] if len(reply.stages_ns) > _COMPUTE else 0,

@@ -26,8 +26,8 @@ from services.router.bodies import BodyReader
 from services.router.catalogue import Catalogue
 from services.router.codec import timing_text
 from services.router.dispatcher import Dispatcher
-from services.router.flight import Flight
-from services.router.grpc_front import ARM, REQUEST_ID, TIMING, request_id_of, stages_so_far
+from services.router.flight import REQUEST_ID, Flight, request_id_of
+from services.router.grpc_front import ARM, TIMING, stages_so_far
 
 log = structlog.get_logger()
 _JSON = "application/json"

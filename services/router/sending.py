@@ -2,7 +2,7 @@
 
 from services.chassis.replicas import Replica
 from services.core.errors import UNAVAILABLE, InvalidRequestError
-from services.router.flight import Flight
+from services.router.flight import REQUEST_ID, Flight
 from services.router.inference import Inference
 from turnout.v1 import feature_pb2, link_pb2
 
@@ -29,7 +29,7 @@ def send_message(flight: Flight, replica: Replica, left_us: int) -> None:
         _copy_parameters(request, inference)
     if flight.traceparent:
         request.traceparent = flight.traceparent
-    request.request_id = inference.id
+    request.request_id = flight.request_id
 
 
 def _copy_parameters(request: link_pb2.Request, inference: Inference) -> None:
@@ -48,7 +48,9 @@ def drop_entity_inputs(flight: Flight) -> None:
 
 def has_extras(flight: Flight) -> bool:
     """Whether there is more to send than a template's one input."""
-    return bool(flight.filled or flight.tries or flight.traceparent or flight.inference.outputs)
+    return bool(
+        flight.filled or flight.tries or flight.traceparent or flight.inference.outputs or REQUEST_ID in flight.headers
+    )
 
 
 def retry_after_s(code: int, reply: link_pb2.Reply | feature_pb2.FeatureAnswer) -> float | None:

@@ -105,7 +105,12 @@ class State:
     def _publish(self) -> None:
         """Say in status/ what is in effect and what is refused, when that changes."""
         desired = self._desired
-        status = RouterStatus(revision=self.mirror.revision, accepted=desired.accepted, refused=desired.refused)
+        status = RouterStatus(
+            revision=self.mirror.revision,
+            accepted=desired.accepted,
+            refused=desired.refused,
+            refused_at=desired.refused_at(),
+        )
         self._metrics.config_refused.set(len(desired.refused))
         self._metrics.config_revision.set(status.revision)
         judged = status.model_copy(update={"revision": 0}).dump()

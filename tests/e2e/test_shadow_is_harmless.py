@@ -80,8 +80,8 @@ async def test_a_slow_comparator_is_not_noticed(mesh: Mesh, traffic: Traffic) ->
     await check_nobody_noticed(traffic, fault_s, traffic.now_s())
 
 
-async def test_a_candidate_that_always_dies_is_not_noticed(mesh: Mesh) -> None:
-    """The comparator's own requests fail, and only they."""
+async def test_a_route_with_an_unknown_candidate_is_not_noticed(mesh: Mesh) -> None:
+    """Routers refuse it and mirror as before."""
     await mesh.put("routes/numbers", {"stable": "1", "shadow": {"9": 100}})
     async with Traffic(await mesh.listening("router", "grpc"), mixed("numbers")) as traffic:
         await traffic.flowing(400)
