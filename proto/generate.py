@@ -12,9 +12,7 @@ HERE = Path(__file__).resolve().parent
 def generate(destination: Path) -> None:
     """Write message, stub and typing modules of every .proto file below `destination`."""
     destination.mkdir(parents=True, exist_ok=True)
-    sources = sorted(
-        str(path.relative_to(HERE)) for path in HERE.rglob("*.proto") if "gen" not in path.parts
-    )
+    sources = sorted(str(path.relative_to(HERE)) for path in HERE.rglob("*.proto") if "gen" not in path.parts)
     arguments = [
         "protoc",
         f"-I{HERE}",

@@ -90,9 +90,7 @@ def set_route(  # noqa: PLR0913 - a parameter for each option
     if applied.refused:
         raise CliError(f"{model}: refused by a router: {applied.refused[0]}")
     if applied.accepted < applied.routers:
-        raise CliError(
-            f"{model}: some routers have not taken it after {_APPLIED_S:g} s: see `turnout routes watch`"
-        )
+        raise CliError(f"{model}: some routers have not taken it after {_APPLIED_S:g} s: see `turnout routes watch`")
 
 
 @app.command("watch")
