@@ -45,7 +45,6 @@ MEANINGS = {
     "ServiceConfig.etcd_password": "of that user",
     "ServiceConfig.drain_s": "to finish what is in flight after SIGTERM or SIGINT",
     "ServiceConfig.log_level": "of this process; libraries speak from warning on, at `debug` from info on",
-    "ServiceConfig.zone": "reserved: nothing reads it yet",
     "RouterConfig.grpc_address": "host:port of the gRPC API",
     "RouterConfig.rest_address": "host:port of the REST API",
     "RouterConfig.metrics_address": "host:port of /metrics and health",

@@ -1,4 +1,4 @@
-"""python -m services.batcher."""
+"""Run the batcher: `python -m services.batcher`, settings TURNOUT_BATCHER_NAME."""
 
 from services.batcher.app import build
 from services.batcher.config import BatcherConfig

@@ -1,24 +1,22 @@
-"""Where everything of the batcher is constructed, and how it stops."""
+"""The batcher, put together, and how it stops."""
 
 import asyncio
-import gc
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 from services.batcher.config import BatcherConfig
 from services.batcher.control import RuntimeWatch
 from services.batcher.instances import Instances
 from services.batcher.metrics import BatcherCollector
-from services.batcher.models import Models, ModelsStatus
+from services.batcher.models import Models
 from services.batcher.servicer import CallerLinks
 from services.batcher.serving import Endpoints, Serving
 from services.chassis.app import App
 from services.chassis.etcd import Mirror
 from services.chassis.link import LinkServer, listen
 from services.core import keys
-from services.core.registry import Endpoint
+from services.core.registry import ConfigStatus, Endpoint
 from turnout.v1 import runtime_pb2
 
 _FLUSH_S = 1.0
@@ -41,8 +39,6 @@ async def build(config: BatcherConfig, app: App) -> AsyncIterator[None]:
     app.on_drain(lambda: pod.drain(servers))
     app.spawn(pod.mirror.run(), "models")
     app.spawn(pod.watch(), "runtime-watch")
-    gc.collect()
-    gc.freeze()  # what lives for ever is not walked again: a full collection would hold every request up
     try:
         yield
     finally:
@@ -66,7 +62,7 @@ class Pod:
         self.serving.tell = self.links.tell
         self.instances = Instances(self.serving, app.hello, app.spawn, clock)
         self.runtime = RuntimeWatch(config.run_dir / "runtime.sock", self._runtime_said, self._runtime_lost)
-        snapshot = Path(config.data_dir) / "batcher-models.json"
+        snapshot = config.data_dir / "batcher-models.json"
         self.mirror = Mirror(app.etcd, [keys.MODELS], self.models.apply, snapshot=snapshot, log=app.log)
         self._draining = False
 
@@ -120,7 +116,7 @@ class Pod:
             for batcher in batchers.values():
                 batcher.give_up("this replica stops")
 
-    def _models_changed(self, status: ModelsStatus) -> None:
+    def _models_changed(self, status: ConfigStatus) -> None:
         key = keys.status("batcher", self._app.instance, "models")
         self._app.registration.put(key, status.dump())
         self.serving.respecify()

@@ -1,4 +1,4 @@
-"""What a batcher is told."""
+"""What a batcher is told when it starts."""
 
 from pathlib import Path
 

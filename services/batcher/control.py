@@ -1,13 +1,13 @@
 """The runtime's word on its instances: RuntimeControl.Watch on RUN/runtime.sock, watched again whenever it ends."""
 
 import asyncio
-import random
 from collections.abc import Callable
 from pathlib import Path
 
 import grpc
 import structlog
 
+from services.chassis.backoff import Backoff
 from turnout.v1 import runtime_pb2 as pb
 from turnout.v1 import runtime_pb2_grpc as pb_grpc
 
@@ -34,17 +34,16 @@ class RuntimeWatch:
 
     async def run(self) -> None:
         """Never returns."""
-        least, most = _BACKOFF_S
-        wait_s = least
+        backoff = Backoff(*_BACKOFF_S)
         while True:
+            backoff.begin()
             reason = await self._watch()
             if self.connected:
                 self.connected = False
-                wait_s = least
+                backoff.reset()
                 log.warning("runtime_lost", socket=str(self._socket), reason=reason)
                 self._on_lost()
-            await asyncio.sleep(wait_s * random.uniform(0.5, 1.5))  # noqa: S311 - jitter
-            wait_s = min(most, wait_s * 2)
+            await asyncio.sleep(backoff.next_s())
 
     async def _watch(self) -> str:
         """Follow one stream to its end; why it ended."""

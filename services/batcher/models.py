@@ -7,25 +7,17 @@ import structlog
 from services.chassis.etcd import Change
 from services.core import keys
 from services.core.model_spec import ModelSpec
-from services.core.names import is_model_name
-from services.core.spec import BadValueError, Spec
+from services.core.names import checked_model_name
+from services.core.registry import ConfigStatus
 
 log = structlog.get_logger()
 _DEFAULT = ModelSpec()
 
 
-class ModelsStatus(Spec):
-    """status/batcher/INSTANCE/models: what this batcher goes by."""
-
-    revision: int = 0
-    accepted: dict[str, int] = {}  # key -> revision
-    refused: dict[str, str] = {}  # key -> reason; the last good value stays
-
-
 class Models:
     """Specs by model name; a bad value never takes effect."""
 
-    def __init__(self, on_change: Callable[[ModelsStatus], None]) -> None:
+    def __init__(self, on_change: Callable[[ConfigStatus], None]) -> None:
         self._specs: dict[str, ModelSpec] = {}
         self._on_change = on_change
         self._accepted: dict[str, int] = {}
@@ -47,22 +39,14 @@ class Models:
                 self._refused.pop(key, None)
             else:
                 self._take(key, name, value, changed_at)
-        self._on_change(ModelsStatus(revision=revision, accepted=self._accepted, refused=self._refused))
-
-    @property
-    def refused(self) -> int:
-        return len(self._refused)
+        self._on_change(ConfigStatus(revision=revision, accepted=self._accepted, refused=self._refused))
 
     def _take(self, key: str, name: str, value: bytes, revision: int) -> None:
-        fault = "" if is_model_name(name) else f"{name!r} is not a model name"
-        if not fault:
-            try:
-                self._specs[name] = ModelSpec.parse(value)
-            except BadValueError as error:
-                fault = str(error)
-        if fault:
-            self._refused[key] = fault
-            log.warning("model_spec_refused", key=key, revision=revision, error=fault)
+        try:
+            self._specs[checked_model_name(name)] = ModelSpec.parse(value)
+        except ValueError as error:  # a BadValueError, or a name that is none
+            self._refused[key] = str(error)
+            log.warning("config_refused", key=key, revision=revision, reason=str(error))
         else:
             self._refused.pop(key, None)
             self._accepted[key] = revision

@@ -4,12 +4,12 @@ Those of one batch differ in a few numbers and in their rows only, so all else i
 concatenation of fields of turnout.v1.Reply.
 """
 
-import struct
 from collections.abc import Callable, Sequence
 
 from services.batcher.collate import Column
 from services.batcher.request import DONE, Caller, Pending
 from services.batcher.worker import Batch
+from services.chassis.quick_reply import ID, NUMBERS, STAGES_BYTES, STAGES_NS, TOTAL_NS, WAIT_US
 from services.core.known_headers import Data
 from services.core.protowire import varint
 from turnout.v1 import link_pb2 as pb
@@ -19,8 +19,6 @@ _ENVELOPE_BYTES = 160  # of an answer without outputs, around its message
 # Tags are protobuf's: field number << 3 | wire type.
 _REPLIES, _OUTPUTS, _DATA = b"\x1a", b"\x2a", b"\x22"  # Frame.replies, Reply.outputs, Tensor.data
 _RETRIES = b"\x48"  # Reply.retries
-_ID, _WAIT_US, _TOTAL_NS, _STAGES_NS = 1 << 3 | 1, 12 << 3 | 1, 7 << 3 | 1, 6 << 3 | 2
-_NUMBERS = struct.Struct("<BQBQBQBB7Q")  # id, expected_wait_us, total_ns, the seven of stages_ns: tag and fixed64 each
 _MOST_LAYOUTS = 1024
 
 
@@ -175,7 +173,7 @@ class Scatter:
     def _head(self, retries: int, befores: Sequence[bytes], data_bytes: int) -> bytes:
         """What stands before the numbers of an answer: its tag, its size, and the retries if there were any."""
         extra = _RETRIES + varint(retries) if retries else b""
-        size = len(extra) + _NUMBERS.size + len(self._common) + sum(map(len, befores)) + data_bytes
+        size = len(extra) + NUMBERS.size + len(self._common) + sum(map(len, befores)) + data_bytes
         return _REPLIES + varint(size) + extra
 
     def _numbers(self, pending: Pending) -> bytes:
@@ -190,9 +188,9 @@ class Scatter:
         number = pending.id
         pending.state = DONE
         del pending.caller.pending[number]
-        return _NUMBERS.pack(
-            _ID, number, _WAIT_US, self._wait_us, _TOTAL_NS, now_ns - arrival_ns,
-            _STAGES_NS, 56, queue_ns, *self.middle_ns, scatter_ns,
+        return NUMBERS.pack(
+            ID, number, WAIT_US, self._wait_us, TOTAL_NS, now_ns - arrival_ns,
+            STAGES_NS, STAGES_BYTES, queue_ns, *self.middle_ns, scatter_ns,
         )  # fmt: skip
 
 

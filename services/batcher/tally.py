@@ -6,8 +6,8 @@ from services.core.stages import REMOTE
 
 BATCH_ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 SERVICE_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
-REFUSALS = ("queue_full", "queue_bytes", "deadline", "quarantine", "not_ready", "invalid", "slow_reader")
-QUEUE_FULL, QUEUE_BYTES, LATE, QUARANTINED, NOT_READY, INVALID, SLOW_READER = range(len(REFUSALS))
+REFUSALS = ("queue_full", "queue_bytes", "deadline", "quarantine", "not_ready", "invalid")
+QUEUE_FULL, QUEUE_BYTES, LATE, QUARANTINED, NOT_READY, INVALID = range(len(REFUSALS))
 PLACES = ("queue", "running")  # where a request was when its caller or its time left it
 
 

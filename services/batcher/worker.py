@@ -19,7 +19,7 @@ _JOINED_BYTES = 64 << 10  # of an input that is joined here; a larger one is joi
 class Batch:
     """Requests that run together."""
 
-    __slots__ = ("arrived_ns", "cost", "members", "picked_ns", "rows", "search", "sent_ns", "suspect")
+    __slots__ = ("cost", "members", "picked_ns", "rows", "search", "sent_ns", "suspect")
 
     def __init__(
         self, members: list[Pending], picked_ns: int, *, search: Search[Pending] | None = None, suspect: bool = False

@@ -13,8 +13,9 @@ import structlog
 from prometheus_client import CollectorRegistry, Gauge, PlatformCollector, ProcessCollector
 
 from services.chassis.config import ServiceConfig
-from services.chassis.etcd import EtcdClient, Registration
+from services.chassis.etcd import EtcdClient, Registration, split_endpoints
 from services.chassis.heartbeat import Heartbeat
+from services.chassis.link import PROTOCOL
 from services.chassis.ops import Readiness
 from services.chassis.process import host_id
 from services.chassis.telemetry import Traces, otlp_exporter
@@ -22,7 +23,6 @@ from services.core import keys
 from services.core.registry import ServiceRecord, ServiceState
 from turnout.v1 import link_pb2 as pb
 
-PROTOCOL = 1
 _CANCEL_S = 1.0
 
 
@@ -40,8 +40,12 @@ class App:
         _describe_process(self.registry, service, self.heartbeat)
         place = {"service.instance.id": self.instance, "service.version": release(), "host.name": socket.gethostname()}
         self.traces = Traces(service, otlp_exporter(config.otlp_endpoint), self.registry, place)
-        endpoints = [part.strip() for part in config.etcd_endpoints.split(",") if part.strip()]
-        self.etcd = EtcdClient(endpoints, config.etcd_prefix, user=config.etcd_user, password=config.etcd_password)
+        self.etcd = EtcdClient(
+            split_endpoints(config.etcd_endpoints),
+            config.etcd_prefix,
+            user=config.etcd_user,
+            password=config.etcd_password,
+        )
         self.registration = Registration(self.etcd, log=self.log)
         self.hello = pb.Hello(service=service, instance=self.instance, protocol=PROTOCOL)
         self.stop = asyncio.Event()  # set once by a signal or a crash

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from services.chassis.listening import split_address
+from services.core import keys
 
 
 def _checked(address: str) -> str:
@@ -70,7 +71,7 @@ class ServiceConfig(Config):
     """What every service is told."""
 
     etcd_endpoints: str = "127.0.0.1:2379"  # comma-separated host:port
-    etcd_prefix: str = "/turnout/"
+    etcd_prefix: str = keys.PREFIX
     etcd_user: str = ""
     etcd_password: str = Field(default="", repr=False)
     instance: str = ""  # name of this process in services/; empty = made from host and pid
@@ -79,5 +80,4 @@ class ServiceConfig(Config):
     drain_s: float = Field(default=10, ge=0)
     log_level: Literal["debug", "info", "warning", "error", "critical"] = "info"
     otlp_endpoint: str = ""  # host:port of an OTLP gRPC collector; empty = no export
-    zone: str = ""
     parent_death: bool = False  # stop when the parent process dies

@@ -9,7 +9,7 @@ import contextlib
 import importlib.util
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -46,9 +46,6 @@ class Front(Protocol):
     def respond(self, call_id: int, payload: bytes, trailing: Metadata | None = None) -> object: ...
     def fail(self, call_id: int, code: int, message: str, trailing: Metadata | None = None) -> object: ...
     async def stop(self, grace_s: float) -> None: ...
-
-
-Register = Callable[[grpc.aio.Server], None]
 
 
 def has_native() -> bool:

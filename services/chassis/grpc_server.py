@@ -1,6 +1,6 @@
 """The slow path's gRPC server: grpc.aio, with one interceptor that turns errors into statuses."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import grpc
@@ -17,9 +17,7 @@ _LIMIT_BYTES = 64 << 20
 log = structlog.get_logger()
 
 
-def grpc_server(
-    *, limit_bytes: int = _LIMIT_BYTES, max_in_flight: int = 1000, options: Sequence[tuple[str, Any]] = ()
-) -> grpc.aio.Server:
+def grpc_server(*, limit_bytes: int = _LIMIT_BYTES, max_in_flight: int = 1000) -> grpc.aio.Server:
     """A grpc.aio server whose handlers raise ServingError; add servicers, then `bind` and start it."""
     return grpc.aio.server(
         interceptors=[ErrorInterceptor()],
@@ -28,7 +26,6 @@ def grpc_server(
             ("grpc.max_receive_message_length", limit_bytes),
             ("grpc.max_send_message_length", limit_bytes),
             ("grpc.so_reuseport", 0),  # a busy port is an error, not a share
-            *options,
         ],
     )
 

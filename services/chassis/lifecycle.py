@@ -18,8 +18,6 @@ from services.chassis.config import BadConfigError, ServiceConfig
 from services.chassis.listening import CannotListenError
 from services.chassis.ops import OpsServer
 
-__all__ = ["App", "run", "serve"]
-
 EXIT_FAILED, EXIT_BAD_CONFIG, EXIT_CANNOT_LISTEN = 1, 2, 3
 _HANG_S = 5.0  # after drain_s: then the process ends, whatever hangs
 _LEAVE_S = 2.0  # after drain_s: to leave build()

@@ -9,7 +9,8 @@ from services.core.known_headers import Data, KnownHeaders, field_end, other_dat
 from services.core.protowire import varint
 from turnout.v1 import link_pb2 as pb
 
-NUMBERS = struct.Struct("<BQBQBQBB7Q")  # id, expected_wait_us, total_ns, the seven of stages_ns: tag and fixed64 each
+# What such a reply begins with: id, expected_wait_us, total_ns, the seven of stages_ns; tag and fixed64 each.
+NUMBERS = struct.Struct("<BQBQBQBB7Q")
 ID, WAIT_US, TOTAL_NS, STAGES_NS, STAGES_BYTES = 1 << 3 | 1, 12 << 3 | 1, 7 << 3 | 1, 6 << 3 | 2, 56
 _TAGS = (ID, WAIT_US, TOTAL_NS, STAGES_NS, STAGES_BYTES)
 _REPLIES = 3 << 3 | 2  # Frame.replies

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Self
 
 from services.cli.errors import CliError
+from services.core import keys
 from services.core.spec import BadValueError, Spec
 
 _LONGEST_RUN_BYTES = 45  # of the folder for sockets: a socket's path may have 107 bytes in all
@@ -29,7 +30,7 @@ class Running(Spec):
     pid: int
     is_ready: bool = False
     etcd: str  # comma-separated host:port
-    etcd_prefix: str = "/turnout/"
+    etcd_prefix: str = keys.PREFIX
     processes: tuple[RunningProcess, ...] = ()
 
     def address(self, name: str, setting: str) -> str | None:

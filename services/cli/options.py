@@ -8,10 +8,11 @@ from typing import Annotated
 
 import typer
 
-from services.chassis.etcd import EtcdClient
+from services.chassis.etcd import EtcdClient, split_endpoints
 from services.cli.data_dir import DataDir, Running
 from services.cli.errors import CliError
 from services.cli.plan import ETCD_PORT, HOST
+from services.core import keys
 
 DEFAULT_DATA_DIR = Path(".turnout")
 _ETCD_TIMEOUT_S = 5.0
@@ -40,7 +41,7 @@ class Target:
         running = self._data.read()
         self.running: Running | None = running
         self.etcd = etcd or (running.etcd if running else f"{HOST}:{ETCD_PORT}")
-        self.prefix = prefix or (running.etcd_prefix if running else "/turnout/")
+        self.prefix = prefix or (running.etcd_prefix if running else keys.PREFIX)
 
     def router(self, given: str, setting: str) -> str:
         """The router's address for GRPC_ADDRESS or REST_ADDRESS, host:port."""
@@ -50,7 +51,7 @@ class Target:
     @asynccontextmanager
     async def open_etcd(self) -> AsyncIterator[EtcdClient]:
         """A client of its etcd; ETCD_USER and ETCD_PASSWORD log in."""
-        endpoints = [part.strip() for part in self.etcd.split(",") if part.strip()]
+        endpoints = split_endpoints(self.etcd)
         if not endpoints:
             raise CliError("--etcd names no endpoint: expected HOST:PORT")
         client = EtcdClient(

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from services.core import keys
+
 HOST = "127.0.0.1"
 ETCD_PORT = 2379
 MAX_REPLICAS = 16
@@ -36,7 +38,7 @@ class Place:
     run: Path
     repository: str  # URL of the model repository
     etcd: str  # comma-separated host:port
-    etcd_prefix: str = "/turnout/"
+    etcd_prefix: str = keys.PREFIX
 
 
 class Ports:

@@ -1,9 +1,8 @@
 """Whether addresses are free, asked before anything is started."""
 
-import socket
 from collections.abc import Iterable, Mapping, Sequence
 
-from services.chassis.listening import split_address
+from services.chassis.listening import CannotListenError, probe, split_address
 from services.cli.errors import CliError
 from services.cli.plan import Planned
 
@@ -41,13 +40,10 @@ def addresses(planned: Iterable[Planned], etcd: str | None) -> dict[str, str]:
 
 def is_free(address: str) -> bool:
     """Whether this process could listen there now."""
-    host, port = split_address(address)
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except (OSError, OverflowError):
-            return False
+    try:
+        probe(address)
+    except CannotListenError:
+        return False
     return True
 
 

@@ -17,7 +17,7 @@ from services.cli.readiness import versions
 from services.cli.route_edit import Edit, edited, in_words, parse_shares
 from services.core import keys
 from services.core.names import is_model_name
-from services.core.registry import RouterStatus
+from services.core.registry import ConfigStatus
 from services.core.route_spec import RouteSpec
 from services.core.spec import BadValueError
 
@@ -124,7 +124,7 @@ class Watcher:
 
     def _status(self, router: str, value: bytes) -> None:
         try:
-            status = RouterStatus.parse(value)
+            status = ConfigStatus.parse(value)
         except BadValueError:
             return
         for key, revision in status.accepted.items():
@@ -157,7 +157,7 @@ def describe(value: bytes) -> str:
 async def where_applied(client: EtcdClient, key: str, revision: int) -> Applied:
     """What the live routers say about a key at `revision` or later."""
     listing = await client.list(f"{keys.STATUS}router/")
-    statuses = [RouterStatus.parse(each.value) for name, each in listing.entries.items() if name.endswith("/routes")]
+    statuses = [ConfigStatus.parse(each.value) for name, each in listing.entries.items() if name.endswith("/routes")]
     refused = tuple(status.refused[key] for status in statuses if status.refused_at.get(key, 0) >= revision)
     accepted = sum(status.accepted.get(key, 0) >= revision for status in statuses)
     return Applied(len(statuses), accepted, refused)

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from services.chassis.etcd import EtcdClient
+from services.chassis.etcd import EtcdClient, split_endpoints
 from services.cli.client import GrpcClient
 from services.cli.data_dir import DataDir, Running, RunningProcess
 from services.cli.demo.keys import write_demo, write_repository
@@ -117,8 +117,7 @@ async def _up(wish: Wish) -> None:
 @asynccontextmanager
 async def _etcd(wish: Wish, place: Place) -> AsyncIterator[EtcdClient]:
     """A client of the mesh's etcd, which runs as long as this."""
-    endpoints = [part.strip() for part in place.etcd.split(",") if part.strip()]
-    client = EtcdClient(endpoints, place.etcd_prefix)
+    client = EtcdClient(split_endpoints(place.etcd), place.etcd_prefix)
     try:
         if wish.etcd:
             await client.status()

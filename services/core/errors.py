@@ -60,10 +60,6 @@ class UnauthenticatedError(ServingError):
     code = UNAUTHENTICATED
 
 
-class ForbiddenError(ServingError):
-    code = PERMISSION_DENIED
-
-
 class NotFoundError(ServingError):
     code = NOT_FOUND
 
@@ -85,10 +81,6 @@ class DeadlineExceededError(ServingError):
     code = DEADLINE_EXCEEDED
 
 
-class CancelledByCallerError(ServingError):
-    code = CANCELLED
-
-
 class UnimplementedError(ServingError):
     code = UNIMPLEMENTED
 
@@ -97,12 +89,6 @@ class PreconditionError(ServingError):
     """A feature view or version is not the one the model was trained with."""
 
     code = FAILED_PRECONDITION
-
-
-class ModelFailedError(ServingError):
-    """The model raised, or its process died with the request."""
-
-    code = INTERNAL
 
 
 class InternalError(ServingError):

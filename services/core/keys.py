@@ -2,13 +2,13 @@
 
 from typing import NamedTuple
 
+PREFIX = "/turnout/"  # unless settings say otherwise
 MODELS = "models/"
 ROUTES = "routes/"
 FEATURE_VIEWS = "feature_views/"
 ENDPOINTS = "endpoints/"
 SERVICES = "services/"
 STATUS = "status/"
-SETTINGS = "settings/"
 
 
 class EndpointKey(NamedTuple):

@@ -38,7 +38,8 @@ def version_order(version: str) -> int:
     return int(version)
 
 
-def _model_name(text: str) -> str:
+def checked_model_name(text: str) -> str:
+    """`text`, which may name a model. Raises ValueError saying what does."""
     if not is_model_name(text):
         raise ValueError(
             f"{_shown(text)} is no name: letters, digits, '.', '_' and '-', at most {_MAX_NAME},"
@@ -57,7 +58,7 @@ def checked_version(text: str) -> str:
 def _label(text: str) -> str:
     if is_version(text):
         raise ValueError(f"{_shown(text)} is no label: it would hide the version of that number")
-    return _model_name(text)
+    return checked_model_name(text)
 
 
 def _key_source(text: str) -> str:
@@ -72,7 +73,7 @@ def _shown(text: str) -> str:
     return repr(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]!r}…"
 
 
-ModelName = Annotated[str, AfterValidator(_model_name)]
+ModelName = Annotated[str, AfterValidator(checked_model_name)]
 Version = Annotated[str, AfterValidator(checked_version)]
 Label = Annotated[str, AfterValidator(_label)]
 # Where a key comes from in a request: NAME (a parameter), header:NAME or input:NAME.

@@ -55,10 +55,10 @@ class Inventory(Record):
     models: dict[ModelName, dict[Version, InventoryVersion]] = {}
 
 
-class RouterStatus(Record):
-    """status/router/INSTANCE/routes: what a router accepted, and what it refused and why."""
+class ConfigStatus(Record):
+    """status/NAME/INSTANCE/…: which keys a service goes by, and which values it refused and why."""
 
-    revision: int = 0
+    revision: int = 0  # of etcd, when this was judged
     accepted: dict[str, int] = {}  # key -> mod revision
-    refused: dict[str, str] = {}  # key -> reason
+    refused: dict[str, str] = {}  # key -> reason; the last good value stays
     refused_at: dict[str, int] = {}  # key -> mod revision of the value that was refused

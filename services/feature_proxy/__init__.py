@@ -1,5 +1,5 @@
 """Answers feature look-ups that arrive over links: which values a request gets, and how fresh they are.
 
-Path of a look-up: servicer (frame in) -> lookup (joins the round trips of this loop turn) -> cache, stores ->
-feature_view (rows to columns) -> servicer (frame out). views keeps the live feature_views/ of etcd.
+A look-up: servicer (frame in) -> lookup -> round_trip (all that this loop turn wants of a view) -> cache, stores
+-> feature_view (rows to columns) -> servicer (frame out). views and live_views keep what etcd says of the views.
 """

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+from services.chassis.app import App
 from services.chassis.etcd import Mirror
-from services.chassis.lifecycle import App
-from services.chassis.link import LinkServer, listen
+from services.chassis.link_ports import link_ports
 from services.core.keys import FEATURE_VIEWS
 from services.feature_proxy.breaker import Breaker
 from services.feature_proxy.cache import Cache
@@ -22,7 +22,6 @@ from services.feature_proxy.stores.pool import StorePool
 from services.feature_proxy.views import Views
 
 _NOTICE_S = 0.1  # between saying that this proxy drains and refusing what comes all the same
-_MAX_SOCKET_PATH = 100  # bytes; the kernel takes 107
 
 
 @asynccontextmanager
@@ -38,7 +37,9 @@ async def build(config: FeatureProxyConfig, app: App) -> AsyncIterator[None]:
         metrics.in_flight.set_function(lambda: lookups.in_flight)
         mirror = _follow(config, app, LiveViews(app, views, pool, reader, metrics))
         app.ready_when(lambda: None if mirror.loaded.is_set() else "feature_views/ came from neither etcd nor snapshot")
-        servers = await _listen(config, app, FeatureServicer(lookups, metrics, app.log), stack)
+        socket = Path(config.link_socket or config.data_dir / f"feature_proxy-{app.instance}.sock")
+        servicer = FeatureServicer(lookups, metrics, app.log)
+        servers = await stack.enter_async_context(link_ports(app, servicer, config.link_address, socket))
 
         async def drain() -> None:
             for server in servers:
@@ -56,33 +57,6 @@ def _follow(config: FeatureProxyConfig, app: App, live: LiveViews) -> Mirror:
     app.spawn(mirror.run(), "feature-views")
     app.spawn(live.mark_loaded(mirror.loaded), "feature-views-loaded")
     return mirror
-
-
-async def _listen(
-    config: FeatureProxyConfig, app: App, servicer: FeatureServicer, stack: AsyncExitStack
-) -> list[LinkServer]:
-    """Open the port and the socket, and announce both."""
-    socket = _socket_path(config, app)
-    servers = []
-    for address in (config.link_address, *([f"unix:{socket}"] if socket else [])):
-        server = await listen(address, servicer, app.hello)
-        stack.push_async_callback(server.close)
-        app.log.info("listening", name="link", address=server.address)
-        servers.append(server)
-    if socket is not None:
-        stack.callback(socket.unlink, missing_ok=True)
-    app.announce(address=servers[0].address, local_socket=str(socket or ""))
-    return servers
-
-
-def _socket_path(config: FeatureProxyConfig, app: App) -> Path | None:
-    """Where the socket for callers on this host lies, its folder made; None when the path is too long for one."""
-    path = Path(config.link_socket or config.data_dir / f"feature_proxy-{app.instance}.sock").absolute()
-    if len(bytes(path)) > _MAX_SOCKET_PATH:
-        app.log.warning("socket_left_out", path=str(path), reason=f"longer than {_MAX_SOCKET_PATH} bytes")
-        return None
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return path
 
 
 def _store_limits(config: FeatureProxyConfig) -> StoreLimits:

@@ -3,8 +3,8 @@
 import asyncio
 from itertools import count
 
+from services.chassis.app import App
 from services.chassis.etcd import Change, EtcdError
-from services.chassis.lifecycle import App
 from services.core.keys import FEATURE_VIEWS, status
 from services.feature_proxy.metrics import Metrics
 from services.feature_proxy.round_trip import Reader
@@ -50,7 +50,7 @@ class LiveViews:
         for name, reason in refused.items():
             self._metrics.refused.labels(name).set(1)
             if self._said.get(name) != reason:
-                app.log.warning("feature_view_refused", view=name, reason=reason)
+                app.log.warning("config_refused", key=FEATURE_VIEWS + name, reason=reason)
         self._said = refused
         app.registration.put(status(app.service, app.instance, "views"), self._views.status().dump())
 
@@ -60,7 +60,7 @@ class LiveViews:
             try:
                 found = await self._seek(name, refused_at)
             except EtcdError as error:
-                self._app.log.info("earlier_view_not_read", view=name, error=str(error))
+                self._app.log.warning("earlier_value_unknown", key=FEATURE_VIEWS + name, reason=str(error))
                 await asyncio.sleep(_RETRY_S)
                 continue
             if found:
@@ -71,7 +71,7 @@ class LiveViews:
         tries = count(1)
         async for entry in self._app.etcd.earlier(FEATURE_VIEWS + name, refused_at):
             if self._views.recover(name, entry.value, entry.mod_revision, refused_at):
-                self._app.log.info("earlier_view_in_use", view=name, revision=entry.mod_revision)
+                self._app.log.info("earlier_value_used", key=FEATURE_VIEWS + name, revision=entry.mod_revision)
                 return True
             if next(tries) >= _MAX_EARLIER:
                 break

@@ -42,23 +42,11 @@ def entity_key(entity: Entity) -> bytes:
     return key
 
 
-async def load_rows(
-    store_url: str,
-    view_name: str,
-    spec: FeatureViewSpec,
-    rows: Mapping[Entity, Mapping[str, Any]],
-    event_time: float | None = None,
-) -> int:
-    """Write {entity: {column: value}} as of `event_time` (None = now, by the wall clock); how many rows that were.
+async def load(store_url: str, view_name: str, spec: FeatureViewSpec, rows: Iterable[Row]) -> int:
+    """Write rows; how many that were.
 
     Raises BadValueError naming the entity and column that does not fit, StoreError when the store cannot be written.
     """
-    at = time.time() if event_time is None else event_time
-    return await load(store_url, view_name, spec, (Row(entity, values, at) for entity, values in rows.items()))
-
-
-async def load(store_url: str, view_name: str, spec: FeatureViewSpec, rows: Iterable[Row]) -> int:
-    """As load_rows, each row with an event time of its own."""
     view = FeatureView.compile(view_name, spec)
     store = open_store(store_url)
     try:

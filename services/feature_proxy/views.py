@@ -7,17 +7,10 @@ from services.core.errors import PreconditionError, UnavailableError
 from services.core.feature_spec import FeatureViewSpec
 from services.core.keys import FEATURE_VIEWS
 from services.core.names import is_model_name
-from services.core.spec import BadValueError, Spec
+from services.core.registry import ConfigStatus
+from services.core.spec import BadValueError
 from services.feature_proxy.feature_view import FeatureView
 from services.feature_proxy.stores import check_url
-
-
-class ViewsStatus(Spec):
-    """status/feature_proxy/INSTANCE/views: what this proxy accepted, and what it refused and why."""
-
-    revision: int = 0
-    accepted: dict[str, int] = {}  # key -> mod revision
-    refused: dict[str, str] = {}  # key -> reason
 
 
 class Views:
@@ -83,8 +76,8 @@ class Views:
     def names(self) -> frozenset[str]:
         return frozenset(self._views)
 
-    def status(self) -> ViewsStatus:
-        return ViewsStatus(
+    def status(self) -> ConfigStatus:
+        return ConfigStatus(
             revision=self._revision,
             accepted={FEATURE_VIEWS + name: revision for name, revision in self._accepted.items()},
             refused={FEATURE_VIEWS + name: reason for name, reason in self.refused().items()},

@@ -1,4 +1,4 @@
-"""`python -m services.router`; settings are TURNOUT_ROUTER_*."""
+"""Run the router: `python -m services.router`, settings TURNOUT_ROUTER_NAME."""
 
 from services.chassis.lifecycle import run
 from services.router.app import build

@@ -1,8 +1,8 @@
-"""The router's composition root."""
+"""The router, put together."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from time import perf_counter_ns
 
 import grpc
@@ -29,6 +29,7 @@ from services.router.table import Table
 from services.router.tracing import TraceKeeper
 
 SERVICE = "inference.GRPCInferenceService"
+_FIRST_CONFIG_S = 3.0
 _OTHER_CALLS = 1024  # health watches, metadata
 
 
@@ -109,11 +110,9 @@ async def _listening(
 
 async def _loaded(state: State) -> None:
     """Give etcd, or the snapshot, a moment: a router that answers its first call knows its models."""
-    try:
-        async with asyncio.timeout(3):
+    with suppress(TimeoutError):  # past it the router serves all the same, not ready, and says why
+        async with asyncio.timeout(_FIRST_CONFIG_S):
             await state.mirror.loaded.wait()
-    except TimeoutError:
-        pass  # it serves all the same, not ready, and says why
 
 
 def _other_methods(catalogue: Catalogue, health: health_aio.HealthServicer, config: RouterConfig) -> grpc.aio.Server:

@@ -11,7 +11,6 @@ from services.core.route_spec import RouteSpec
 from services.core.split import POINTS, Ranges, point_of
 
 STABLE, CANARY, PIN, MATCH, EXPLICIT, FALLBACK = "stable", "canary", "pin", "match", "explicit", "fallback"
-ARMS = (STABLE, CANARY, PIN, MATCH, EXPLICIT, FALLBACK)
 
 
 class Choice(NamedTuple):

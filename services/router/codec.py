@@ -1,7 +1,7 @@
 """The Open Inference Protocol's messages <-> Inference: reads ModelInferRequest and writes its answer."""
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -123,7 +123,3 @@ def _described(name: str, datatype: str, shape: tuple[int, ...]) -> bytes:
 def timing_text(stages: Sequence[tuple[str, int]]) -> str:
     """Stages and nanoseconds as a Server-Timing value: `parse;dur=0.012, …` (milliseconds)."""
     return ", ".join(f"{name};dur={nanoseconds / 1e6:.3f}" for name, nanoseconds in stages)
-
-
-def header_map(metadata: Sequence[tuple[str, str | bytes]]) -> Mapping[str, str | bytes]:
-    return dict(metadata)

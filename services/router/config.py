@@ -1,22 +1,22 @@
-"""TURNOUT_ROUTER_*: the settings of one router process."""
+"""What a router is told when it starts."""
 
 from pydantic import Field
 
-from services.chassis.config import ServiceConfig
+from services.chassis.config import Address, ServiceConfig
 
 
 class RouterConfig(ServiceConfig):
     """Listeners and bounds; what is routed where comes from etcd."""
 
-    grpc_address: str = "127.0.0.1:8001"
-    rest_address: str = "127.0.0.1:8000"
-    metrics_address: str = "127.0.0.1:8002"
+    grpc_address: Address = "127.0.0.1:8001"
+    rest_address: Address = "127.0.0.1:8000"
+    metrics_address: Address = "127.0.0.1:8002"
     native_front: bool = True  # pygrpc-native for ModelInfer; off = grpc.aio for everything
     reuse_port: bool = False  # several router processes on one port
     max_in_flight: int = Field(default=8192, ge=1)  # requests; past it a call is refused before it is parsed
     max_concurrent_streams: int = Field(default=1024, ge=1)  # of one connection
     max_message_bytes: int = Field(default=64 << 20, ge=1)
     max_mirror_bytes: int = Field(default=32 << 20, ge=0)  # queued for a comparator; past it mirrors are dropped
-    retry_budget: float = Field(default=0.1, ge=0, le=1)  # retries a request, over the fleet's life
+    retry_budget: float = Field(default=0.1, ge=0, le=1)  # retries that each answered request earns; 0 = none
     slow_ms: float = Field(default=1000, ge=0)  # requests that took longer are kept as traces
     trace_ratio: float = Field(default=0, ge=0, le=1)  # of requests that are kept as traces

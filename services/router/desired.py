@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from services.core import keys
 from services.core.model_spec import ModelSpec
-from services.core.names import is_model_name
+from services.core.names import checked_model_name
 from services.core.registry import Inventory
 from services.core.route_spec import RouteSpec
 from services.core.spec import BadValueError
@@ -60,8 +60,7 @@ class Desired:
 
     def accept_earlier(self, key: str, value: bytes, revision: int) -> bool:
         """Put an earlier value of a refused key into effect, if it is good."""
-        reason = self._try(key, value, revision)
-        return reason is None
+        return self._try(key, value, revision) is None
 
     def _judge(self, key: str) -> None:
         raw = self._raw[key]
@@ -74,11 +73,8 @@ class Desired:
     def _try(self, key: str, value: bytes, revision: int) -> str | None:
         """Put a value into effect, or say why not."""
         folder, _, name = key.partition("/")
-        if not is_model_name(name):
-            return (
-                f"{name!r} is no model name: letters, digits, '.', '_' and '-', at most 128, not beginning with a sign"
-            )
         try:
+            checked_model_name(name)
             json.loads(value)
             if folder == "models":
                 self.models[name] = ModelSpec.parse(value)

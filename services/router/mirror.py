@@ -8,6 +8,7 @@ from services.chassis.framing import MAX_MESSAGE_BYTES
 from services.chassis.link import Link
 from services.chassis.peers import Peers
 from services.chassis.quick_reply import AnyReply, whole
+from services.core import stages
 from services.core.rendezvous import choose
 from services.core.split import POINTS
 from services.router.flight import Flight
@@ -15,7 +16,7 @@ from services.router.metrics import RouterMetrics
 from turnout.v1 import link_pb2
 
 log = structlog.get_logger()
-_COMPUTE = 4  # of Reply.stages_ns
+_COMPUTE = stages.REMOTE.index(stages.COMPUTE)
 _MAX_BYTES = MAX_MESSAGE_BYTES - (1 << 20)  # of one copy: the request and its answer
 
 

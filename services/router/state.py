@@ -11,7 +11,7 @@ from services.chassis.etcd.errors import EtcdError
 from services.chassis.peers import Peers
 from services.chassis.replicas import Replicas
 from services.core import keys
-from services.core.registry import RouterStatus
+from services.core.registry import ConfigStatus
 from services.router.desired import Desired
 from services.router.metrics import RouterMetrics
 from services.router.table import Table
@@ -105,7 +105,7 @@ class State:
     def _publish(self) -> None:
         """Say in status/ what is in effect and what is refused, when that changes."""
         desired = self._desired
-        status = RouterStatus(
+        status = ConfigStatus(
             revision=self.mirror.revision,
             accepted=desired.accepted,
             refused=desired.refused,
@@ -134,9 +134,9 @@ class State:
                 if key in self._desired.accepted:
                     return
                 if self._desired.accept_earlier(key, entry.value, entry.mod_revision):
-                    log.info("config_earlier_used", key=key, revision=entry.mod_revision)
+                    log.info("earlier_value_used", key=key, revision=entry.mod_revision)
                     self._changed()
                     return
         except EtcdError as error:
-            log.warning("config_earlier_unknown", key=key, reason=str(error))
+            log.warning("earlier_value_unknown", key=key, reason=str(error))
             self._searched.discard((key, before))

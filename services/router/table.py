@@ -116,16 +116,13 @@ def _single_input(signature: Signature) -> tuple[str, str, tuple[int, ...], int]
 class Entry:
     """One model: its spec, its route compiled, its ready versions."""
 
-    __slots__ = ("chooser", "deadline_ns", "known", "name", "shadows", "spec", "targets")
+    __slots__ = ("chooser", "deadline_ns", "name", "shadows", "spec", "targets")
 
-    def __init__(
-        self, name: str, spec: ModelSpec, chooser: Chooser, targets: dict[str, Target], known: set[str]
-    ) -> None:
+    def __init__(self, name: str, spec: ModelSpec, chooser: Chooser, targets: dict[str, Target]) -> None:
         self.name = name
         self.spec = spec
         self.chooser = chooser
         self.targets = targets
-        self.known = known
         self.deadline_ns = spec.default_deadline_ms * 1_000_000
         self.shadows: tuple[tuple[str, int], ...] = ()  # (candidate, points of POINTS)
 
@@ -180,7 +177,7 @@ class Table:
             route = desired.routes.get(name)
             known = desired.known_versions(name)
             default = spec.default_version or max(targets, key=version_order, default=None)
-            entry = Entry(name, spec, Chooser(name, route, default, known, set(targets)), targets, known | set(targets))
+            entry = Entry(name, spec, Chooser(name, route, default, known, set(targets)), targets)
             if route is not None:
                 entry.shadows = tuple((v, points_of_percent(percent)) for v, percent in route.shadow.items() if percent)
             entries[name] = entry

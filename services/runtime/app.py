@@ -3,8 +3,8 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from services.chassis.app import App
 from services.chassis.etcd import Mirror
-from services.chassis.lifecycle import App
 from services.core import keys
 from services.runtime.config import RuntimeConfig
 from services.runtime.control import SOCKET, Control, run_folder, serve_control

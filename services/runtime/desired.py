@@ -1,24 +1,13 @@
 """What operators want, as etcd says it: the last good value of every key, and why others were refused."""
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
+from services.chassis.etcd import Change
 from services.core import keys
 from services.core.model_spec import ModelSpec
-from services.core.names import is_model_name
+from services.core.names import checked_model_name
 from services.core.route_spec import RouteSpec
-from services.core.spec import BadValueError
-
-
-class KeyChange(Protocol):
-    """One key as it is now; value None = deleted."""
-
-    @property
-    def key(self) -> str: ...
-    @property
-    def value(self) -> bytes | None: ...
-    @property
-    def revision(self) -> int: ...
 
 
 class Refused(NamedTuple):
@@ -38,7 +27,7 @@ class Desired:
         self.refused: dict[str, str] = {}
         self.revision = 0
 
-    def apply(self, changes: Iterable[KeyChange]) -> list[Refused]:
+    def apply(self, changes: Iterable[Change]) -> list[Refused]:
         """Take changes in; the values that do not take effect."""
         refused = []
         for change in changes:
@@ -48,7 +37,7 @@ class Desired:
                 continue
             try:
                 self._accept(change.key, change.value, change.revision)
-            except BadValueError as error:
+            except ValueError as error:
                 self.refused[change.key] = str(error)
                 refused.append(Refused(change.key, change.revision, str(error), change.key in self.accepted))
         return refused
@@ -60,7 +49,7 @@ class Desired:
         reason = self.refused[key]
         try:
             self._accept(key, value, revision)
-        except BadValueError:
+        except ValueError:
             return False
         self.refused[key] = reason
         return True
@@ -70,9 +59,8 @@ class Desired:
         return {model: spec for model, spec in self.specs.items() if spec.placement.pool == pool}
 
     def _accept(self, key: str, value: bytes, revision: int) -> None:
-        model = key.removeprefix(keys.MODELS if key.startswith(keys.MODELS) else keys.ROUTES)
-        if not is_model_name(model):
-            raise BadValueError(f"{model!r} is not a model's name")
+        """Raises ValueError: a BadValueError, or for a name that is none."""
+        model = checked_model_name(key.removeprefix(keys.MODELS if key.startswith(keys.MODELS) else keys.ROUTES))
         if key.startswith(keys.MODELS):
             self.specs[model] = ModelSpec.parse(value)
         else:

@@ -12,7 +12,7 @@ from services.core.model_spec import ModelSpec
 from services.core.names import ModelVersion
 from services.core.registry import InventoryVersion
 from services.runtime.artifact_cache import ArtifactCache, ChangedError, Fetched
-from services.runtime.catalog import Sighting
+from services.runtime.catalogue import Sighting
 from services.runtime.generation import Generation, Plan
 from services.runtime.supervisor import Supervisor
 from services.runtime.wanted import Progress

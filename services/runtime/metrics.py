@@ -35,7 +35,9 @@ class RuntimeMetrics:
             "turnout_runtime_worker_memory_bytes", "Resident memory of a worker.", ("instance",), registry=registry
         )
         self.refused = Gauge(
-            "turnout_runtime_config_rejected", "Keys in etcd whose value does not hold.", registry=registry
+            "turnout_runtime_config_refused",
+            "Keys in etcd whose value is refused; the last good one holds.",
+            registry=registry,
         )
 
     def count(self, instances: Tally[tuple[str, str, str]]) -> None:

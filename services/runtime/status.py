@@ -2,7 +2,7 @@
 
 from services.chassis.etcd import Registration
 from services.core import keys
-from services.core.registry import Inventory, RouterStatus
+from services.core.registry import ConfigStatus, Inventory
 from services.runtime.desired import Desired
 
 _SERVICE = "runtime"
@@ -18,8 +18,8 @@ class Status:
     def publish(self, inventory: Inventory, desired: Desired) -> None:
         """Write what changed."""
         self._put("inventory", inventory.dump())
-        accepted = RouterStatus(accepted=desired.accepted, refused=desired.refused)
-        self._put("config", accepted.dump())
+        config = ConfigStatus(revision=desired.revision, accepted=desired.accepted, refused=desired.refused)
+        self._put("config", config.dump())
 
     def _put(self, what: str, value: bytes) -> None:
         self._registration.put(keys.status(_SERVICE, self._instance, what), value)

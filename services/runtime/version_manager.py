@@ -13,7 +13,7 @@ from services.core.model_spec import ModelSpec
 from services.core.names import ModelVersion
 from services.core.registry import Inventory, InventoryVersion
 from services.runtime.artifact_cache import ArtifactCache
-from services.runtime.catalog import Catalog
+from services.runtime.catalogue import Catalogue
 from services.runtime.config import RuntimeConfig
 from services.runtime.control import WORKER_PREFIX, Control
 from services.runtime.desired import Desired, Refused
@@ -50,7 +50,7 @@ class VersionManager:
         self._status = status
         self._metrics = metrics
         self._desired = Desired()
-        self._catalog = Catalog(config.repository, config.settle_s)
+        self._catalogue = Catalogue(config.repository, config.settle_s)
         self._cache = ArtifactCache(config.artifacts_dir())
         self._previous = Previous(config.data_dir / "runtime" / f"{config.run_dir.name}-previous.json")
         self._held: dict[ModelVersion, HeldVersion] = {}
@@ -66,7 +66,7 @@ class VersionManager:
     def changed(self, changes: Sequence[Change]) -> None:
         """The Mirror's callback."""
         for refused in self._desired.apply(changes):
-            log.warning("config_rejected", key=refused.key, revision=refused.revision, reason=refused.reason)
+            log.warning("config_refused", key=refused.key, revision=refused.revision, reason=refused.reason)
             if not refused.has_last_good and self._tasks is not None:
                 self._spawn(self._find_last_good(refused))
         self._look_now.set()
@@ -116,7 +116,7 @@ class VersionManager:
         while not self._is_draining:
             self._look_now.clear()
             if self._is_loaded:
-                await self._catalog.look(self._desired.of_pool(self._config.pool))
+                await self._catalogue.look(self._desired.of_pool(self._config.pool))
                 self._has_looked = True
                 self._wake.set()
                 await self._sweep()
@@ -150,7 +150,7 @@ class VersionManager:
     # -- acting
 
     def _reconcile(self) -> None:
-        routes, available = self._desired.routes, self._catalog.available()
+        routes, available = self._desired.routes, self._catalogue.available()
         of_pool = self._desired.of_pool(self._config.pool)
         specs = {model: spec for model, spec in of_pool.items() if model in available}  # others are looked at first
         for model, spec in specs.items():
@@ -177,8 +177,8 @@ class VersionManager:
         held = self._held.get(identity)
         if held is None:
             held = self._held[identity] = HeldVersion(identity, self._means())
-        sighting = self._catalog.versions.get(identity.model, {}).get(identity.version)
-        held.want(spec, sighting, is_settled=sighting is not None and self._catalog.is_settled(sighting))
+        sighting = self._catalogue.versions.get(identity.model, {}).get(identity.version)
+        held.want(spec, sighting, is_settled=sighting is not None and self._catalogue.is_settled(sighting))
 
     def _release(self, goal: set[ModelVersion]) -> None:
         progress: dict[str, dict[str, Progress]] = {}
@@ -241,7 +241,7 @@ class VersionManager:
     def _inventory(self) -> Inventory:
         models: dict[str, dict[str, InventoryVersion]] = {}
         for model in self._desired.of_pool(self._config.pool):
-            versions = self._catalog.versions.get(model, {})
+            versions = self._catalogue.versions.get(model, {})
             models[model] = {version: InventoryVersion(state="UNAVAILABLE", reason=UNLOADED) for version in versions}
         for (model, version), held in self._held.items():
             is_there = version in models.get(model, {}) or held.current is not None

@@ -1,4 +1,4 @@
-"""Run the comparator: `python -m services.shadow`, settings TURNOUT_SHADOW_NAME."""
+"""Run the shadow comparator: `python -m services.shadow`, settings TURNOUT_SHADOW_NAME."""
 
 from services.chassis.lifecycle import run
 from services.shadow.app import build

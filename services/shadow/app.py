@@ -1,13 +1,13 @@
-"""The comparator, put together."""
+"""The shadow comparator, put together."""
 
 import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+from services.chassis.app import App
 from services.chassis.etcd import Mirror
-from services.chassis.lifecycle import App
-from services.chassis.link import LinkServer, listen
+from services.chassis.link_ports import link_ports
 from services.chassis.replicas import Replicas
 from services.core import keys
 from services.shadow.config import ShadowConfig
@@ -16,8 +16,6 @@ from services.shadow.metrics import ShadowCollector
 from services.shadow.runner import Limits, Runner
 from services.shadow.servicer import CHECK, REPORT, ShadowServicer
 from services.shadow.tally import Tallies
-
-_MAX_SOCKET_PATH = 100  # bytes; the kernel takes 107
 
 
 @asynccontextmanager
@@ -36,7 +34,10 @@ async def build(config: ShadowConfig, app: App) -> AsyncIterator[None]:
         mirror = Mirror(app.etcd, [keys.ENDPOINTS], replicas.apply, snapshot=snapshot, log=app.log)
         app.spawn(mirror.run(), "endpoints")
         servicer = ShadowServicer(runner, tallies)
-        servers = await _listen(config, app, servicer, stack)
+        socket = Path(config.link_socket or config.data_dir / "shadow" / f"{app.instance}.sock")
+        unary = {REPORT: servicer.report, CHECK: servicer.check}
+        ports = link_ports(app, servicer, config.link_address, socket, unary=unary)
+        servers = await stack.enter_async_context(ports)
 
         async def drain() -> None:
             servicer.is_serving = False
@@ -46,29 +47,3 @@ async def build(config: ShadowConfig, app: App) -> AsyncIterator[None]:
 
         app.on_drain(drain)
         yield
-
-
-async def _listen(config: ShadowConfig, app: App, servicer: ShadowServicer, stack: AsyncExitStack) -> list[LinkServer]:
-    """Open the port and the socket, and announce both: then this service is ready."""
-    unary = {REPORT: servicer.report, CHECK: servicer.check}
-    socket = _socket_path(config, app)
-    servers = []
-    for address in (config.link_address, *([f"unix:{socket}"] if socket else [])):
-        server = await listen(address, servicer, app.hello, unary=unary)
-        stack.push_async_callback(server.close)
-        app.log.info("listening", name="link", address=server.address)
-        servers.append(server)
-    if socket is not None:
-        stack.callback(socket.unlink, missing_ok=True)
-    app.announce(address=servers[0].address, local_socket=str(socket or ""))
-    return servers
-
-
-def _socket_path(config: ShadowConfig, app: App) -> Path | None:
-    """Where the socket lies, its folder made; None when the path is too long for one."""
-    path = Path(config.link_socket or config.data_dir / "shadow" / f"{app.instance}.sock").absolute()
-    if len(bytes(path)) > _MAX_SOCKET_PATH:
-        app.log.warning("socket_left_out", path=str(path), reason=f"longer than {_MAX_SOCKET_PATH} bytes")
-        return None
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return path

@@ -1,4 +1,4 @@
-"""What a shadow comparator is told."""
+"""What a shadow comparator is told when it starts."""
 
 from pydantic import Field
 
@@ -11,9 +11,7 @@ class ShadowConfig(ServiceConfig):
     link_address: Address = "127.0.0.1:8131"  # links of routers, and gRPC turnout.v1.Shadow/Report
     link_socket: str = ""  # the same as a Unix socket, for routers on this host; empty = under data_dir
     max_pending: int = Field(default=2048, ge=1)  # mirrors held; beyond, they are dropped
-    max_pending_bytes: int = Field(
-        default=128 << 20, ge=1
-    )  # likewise; each counts twice, for its request and the answer
+    max_pending_bytes: int = Field(default=128 << 20, ge=1)  # of them; each counts twice: its request, its answer
     max_running: int = Field(default=32, ge=1)  # requests in flight per candidate version
     candidate_deadline_s: float = Field(default=5, gt=0)  # of one request; and the longest wait before it is sent
     worst_examples: int = Field(default=10, ge=0, le=1000)  # kept per output

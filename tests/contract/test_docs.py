@@ -11,14 +11,12 @@ from typing import Any
 import pytest
 import typer.main
 
-from services.batcher.models import ModelsStatus
 from services.cli.app import app
 from services.core.feature_spec import FeatureViewSpec
 from services.core.model_spec import ModelSpec
-from services.core.registry import Endpoint, Inventory, RouterStatus, ServiceRecord
+from services.core.registry import ConfigStatus, Endpoint, Inventory, ServiceRecord
 from services.core.route_spec import RouteSpec
 from services.core.spec import BadValueError, Spec
-from services.feature_proxy.views import ViewsStatus
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "deploy").glob("*.md")])
@@ -30,11 +28,8 @@ SPECS: list[tuple[str, type[Spec]]] = [
     ("feature_views/", FeatureViewSpec),
     ("endpoints/", Endpoint),
     ("services/", ServiceRecord),
-    (r"status/router/.*/routes", RouterStatus),
-    (r"status/runtime/.*/config", RouterStatus),
     (r"status/runtime/.*/inventory", Inventory),
-    (r"status/batcher/.*/models", ModelsStatus),
-    (r"status/feature_proxy/.*/views", ViewsStatus),
+    ("status/", ConfigStatus),
 ]
 ROOTS = "models|routes|feature_views|endpoints|services|status"
 LISTED = re.compile(rf"^((?:{ROOTS})/\S+) +(\{{.*\}})$", re.MULTILINE)
@@ -66,7 +61,7 @@ def strange_fields(spec: type[Spec], value: dict[str, Any]) -> set[str]:
 def test_the_readme_has_an_example_of_every_kind_of_key() -> None:
     shown = {spec_of(key) for key, _ in examples()}
 
-    assert shown >= {ModelSpec, RouteSpec, FeatureViewSpec, Endpoint, ServiceRecord, RouterStatus, Inventory}
+    assert shown >= {ModelSpec, RouteSpec, FeatureViewSpec, Endpoint, ServiceRecord, ConfigStatus, Inventory}
 
 
 @pytest.mark.parametrize(("key", "value"), examples())

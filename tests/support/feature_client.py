@@ -1,7 +1,8 @@
-"""The other end of a feature proxy's link: asks, and waits for the answers."""
+"""What is around a feature proxy: rows in a store, and the other end of its link, which asks and waits for answers."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any
@@ -10,10 +11,23 @@ import numpy as np
 
 from services.chassis.link import Link, LinkClient
 from services.core import arrays
+from services.core.feature_spec import FeatureViewSpec
+from services.feature_proxy.load import Entity, Row, load
 from turnout.v1 import feature_pb2, link_pb2
 
 TIMEOUT_S = 10.0
-Entity = int | str | bytes
+
+
+async def load_rows(
+    store_url: str,
+    view_name: str,
+    spec: FeatureViewSpec,
+    rows: Mapping[Entity, Mapping[str, Any]],
+    event_time: float | None = None,
+) -> int:
+    """Write {entity: {column: value}} as of `event_time` (None = now); how many rows that were."""
+    at = time.time() if event_time is None else event_time
+    return await load(store_url, view_name, spec, (Row(entity, values, at) for entity, values in rows.items()))
 
 
 class FeatureClient:

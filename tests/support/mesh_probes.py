@@ -12,7 +12,7 @@ import grpc.aio
 from inference import grpc_service_pb2 as pb
 from inference import grpc_service_pb2_grpc
 from services.core import keys
-from services.core.registry import RouterStatus
+from services.core.registry import ConfigStatus
 from tests.support import numbered
 from tests.support.mesh import Mesh, until
 
@@ -116,10 +116,10 @@ async def metric(mesh: Mesh, process: str, name: str, **labels: str) -> float:
     return sum(float(line.rpartition(" ")[2]) for line in series if all(each in line for each in wanted))
 
 
-async def router_status(mesh: Mesh) -> list[RouterStatus]:
+async def router_status(mesh: Mesh) -> list[ConfigStatus]:
     """status/router/INSTANCE/routes of every router."""
     listing = await mesh.client.list(f"{keys.STATUS}router/")
-    return [RouterStatus.parse(entry.value) for key, entry in listing.entries.items() if key.endswith("/routes")]
+    return [ConfigStatus.parse(entry.value) for key, entry in listing.entries.items() if key.endswith("/routes")]
 
 
 def errors(mesh: Mesh, *names: str) -> list[str]:

@@ -20,7 +20,7 @@ from inference import grpc_service_pb2 as pb
 from inference import grpc_service_pb2_grpc
 from services.chassis.etcd import EtcdClient, EtcdProcess
 from services.core import keys
-from services.core.registry import RouterStatus, ServiceRecord
+from services.core.registry import ConfigStatus, ServiceRecord
 from tests.support.puppets import Fields, PuppetBatcher, echo, floats
 from tests.support.service_process import ServiceProcess, started
 from turnout.v1 import link_pb2
@@ -181,11 +181,11 @@ class RouterMesh:
         listing = await self.etcd.list(f"{keys.SERVICES}router/")
         return next(ServiceRecord.parse(entry.value) for entry in listing.entries.values())
 
-    async def status(self) -> RouterStatus:
+    async def status(self) -> ConfigStatus:
         """What the router says in status/ of the keys it follows."""
         listing = await self.etcd.list(f"{keys.STATUS}router/")
         found = [entry.value for key, entry in listing.entries.items() if key.endswith("/routes")]
-        return RouterStatus.parse(found[-1]) if found else RouterStatus()
+        return ConfigStatus.parse(found[-1]) if found else ConfigStatus()
 
     async def metric(self, name: str, **labels: str) -> float:
         """The sum of the series of that name with those labels."""

@@ -8,9 +8,10 @@ from contextlib import asynccontextmanager
 import grpc
 import grpc.aio
 
+from services.chassis.app import App
 from services.chassis.config import ServiceConfig
 from services.chassis.grpc_server import bind, grpc_server
-from services.chassis.lifecycle import App, run
+from services.chassis.lifecycle import run
 
 
 class TinyConfig(ServiceConfig):

@@ -10,7 +10,7 @@ traffic.check(allowed={"UNAVAILABLE"})  # never a wrong, late or missing answer;
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import NamedTuple, Self
@@ -210,12 +210,3 @@ class Traffic:
 def _plain(message: str) -> str:
     """Without the numbers, so that messages alike count as one."""
     return "".join("#" if character.isdigit() else character for character in message)[:200]
-
-
-def versions_by_key(outcomes: Sequence[Outcome]) -> dict[str, set[str]]:
-    """Routing key -> the versions that answered it."""
-    seen: dict[str, set[str]] = {}
-    for outcome in outcomes:
-        if outcome.key and outcome.code == "OK":
-            seen.setdefault(outcome.key, set()).add(outcome.version)
-    return seen

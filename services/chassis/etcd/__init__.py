@@ -5,7 +5,7 @@ keys hang on one lease. Both use one EtcdClient.
 """
 
 from services.chassis.etcd.client import Entry, EtcdClient, Listing, ServerStatus
-from services.chassis.etcd.connection import TlsFiles
+from services.chassis.etcd.connection import TlsFiles, split_endpoints
 from services.chassis.etcd.errors import CompactedError, EtcdError, EtcdUnavailableError, LeaseLostError
 from services.chassis.etcd.mirror import Mirror, MirrorTiming
 from services.chassis.etcd.registration import Registration
@@ -33,4 +33,5 @@ __all__ = [
     "TlsFiles",
     "WatchTiming",
     "find_etcd",
+    "split_endpoints",
 ]

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from services.chassis.etcd.connection import Connection, Method, TlsFiles
 from services.chassis.etcd.errors import CompactedError, EtcdError, LeaseLostError
 from services.chassis.etcd.watch import Watch, WatchTiming
+from services.core import keys
 from turnout.etcd import rpc_pb2 as rpc
 
 _RANGE: Method[rpc.RangeRequest, rpc.RangeResponse] = Method(
@@ -62,7 +63,7 @@ class EtcdClient:
     def __init__(
         self,
         endpoints: Sequence[str],
-        prefix: str = "/turnout/",
+        prefix: str = keys.PREFIX,
         *,
         user: str = "",
         password: str = "",

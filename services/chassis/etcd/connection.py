@@ -107,6 +107,11 @@ class Stream(Generic[RequestT, ResponseT]):
         return EtcdUnavailableError(f"etcd at {self.endpoint} ended the stream")
 
 
+def split_endpoints(text: str) -> list[str]:
+    """The endpoints in "host:port,host:port"; empty when there is none."""
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
 class Connection:
     """A cluster of endpoints HOST:PORT. Connects on the first call; an endpoint that fails is left for the next one."""
 

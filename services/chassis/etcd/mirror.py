@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from services.chassis.backoff import Backoff
 from services.chassis.etcd import snapshot as snapshots
-from services.chassis.etcd.backoff import Backoff
 from services.chassis.etcd.client import EtcdClient
 from services.chassis.etcd.errors import CompactedError, EtcdError
 from services.chassis.etcd.snapshot import BadSnapshotError, Snapshot, Stored

@@ -5,7 +5,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from services.chassis.etcd.backoff import Backoff
+from services.chassis.backoff import Backoff
 from services.chassis.etcd.client import EtcdClient
 from services.chassis.etcd.errors import EtcdError, EtcdUnavailableError, LeaseLostError
 

@@ -173,7 +173,7 @@ async def test_a_bad_spec_is_said_in_status_and_the_last_good_one_stays(pod: Pup
     await pod.client.put("models/echo", b'{"batching": {"max_batch_size": 2}}')
     async with pod.batching():
         await pod.client.put("models/echo", b'{"batching": {"max_batch": 9}}')
-        await pod.process.logged("model_spec_refused", error="batching.max_batch: unknown field")
+        await pod.process.logged("config_refused", reason="batching.max_batch: unknown field")
 
         async def said() -> bool:
             entries = (await pod.client.list("status/batcher/")).entries.values()

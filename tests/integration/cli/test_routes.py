@@ -9,7 +9,7 @@ from services.chassis.etcd import EtcdClient, EtcdProcess
 from services.cli.errors import CliError
 from services.cli.route_edit import Edit
 from services.cli.routes import change_route, where_applied
-from services.core.registry import Inventory, RouterStatus
+from services.core.registry import ConfigStatus, Inventory
 from services.core.route_spec import RouteSpec
 
 KEY = "routes/digits"
@@ -72,9 +72,9 @@ async def test_a_value_that_is_no_route_is_not_written_over(client: EtcdClient) 
 
 async def test_routers_count_when_they_have_seen_the_change(client: EtcdClient) -> None:
     for name, status in {
-        "old": RouterStatus(revision=4, refused={KEY: "an earlier fault"}),
-        "good": RouterStatus(revision=9, accepted={KEY: 9}),
-        "bad": RouterStatus(revision=9, accepted={KEY: 3}, refused={KEY: "no version 7"}),
+        "old": ConfigStatus(revision=4, refused={KEY: "an earlier fault"}, refused_at={KEY: 4}),
+        "good": ConfigStatus(revision=9, accepted={KEY: 9}),
+        "bad": ConfigStatus(revision=9, accepted={KEY: 3}, refused={KEY: "no version 7"}, refused_at={KEY: 9}),
     }.items():
         await client.put(f"status/router/{name}/routes", status.dump())
 

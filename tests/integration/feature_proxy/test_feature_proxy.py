@@ -12,9 +12,8 @@ import pytest
 
 from services.core.errors import FAILED_PRECONDITION, INVALID_ARGUMENT, NOT_FOUND, OK, UNAVAILABLE
 from services.core.feature_spec import FeatureViewSpec
-from services.feature_proxy.load import load_rows
-from services.feature_proxy.views import ViewsStatus
-from tests.support.feature_client import FeatureClient, columns_of, connected, look_up, statuses_of
+from services.core.registry import ConfigStatus
+from tests.support.feature_client import FeatureClient, columns_of, connected, load_rows, look_up, statuses_of
 from tests.support.mesh import Mesh, until
 from tests.support.redis import RedisProcess
 
@@ -67,13 +66,13 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         yield server.url
 
 
-async def put_view(mesh: Mesh, name: str, value: FeatureViewSpec | Mapping[str, Any] | bytes) -> ViewsStatus:
+async def put_view(mesh: Mesh, name: str, value: FeatureViewSpec | Mapping[str, Any] | bytes) -> ConfigStatus:
     """Write a view; the proxy's status once it has taken notice."""
     revision = await mesh.put(f"feature_views/{name}", value.dump() if isinstance(value, FeatureViewSpec) else value)
 
-    async def noticed() -> ViewsStatus | None:
+    async def noticed() -> ConfigStatus | None:
         listing = await mesh.client.list("status/feature_proxy/")
-        statuses = [ViewsStatus.parse(entry.value) for entry in listing.entries.values()]
+        statuses = [ConfigStatus.parse(entry.value) for entry in listing.entries.values()]
         return next((status for status in statuses if status.revision >= revision), None)
 
     return await until(f"the proxy has seen {name}", noticed)

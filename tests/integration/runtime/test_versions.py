@@ -186,7 +186,7 @@ async def test_a_bad_value_changes_nothing_and_its_reason_is_in_the_status(pod: 
     async with pod.running():
         instance = await pod.instance("sum", "1")
         await pod.put("models/sum", {"no_such_field": 1})
-        line = await pod.process.logged("config_rejected", key="models/sum")
+        line = await pod.process.logged("config_refused", key="models/sum")
         status = await _config_status(pod)
         still = await pod.instance("sum", "1")
 

@@ -10,15 +10,12 @@ ERRORS = [
     (errors.InvalidRequestError, StatusCode.INVALID_ARGUMENT, 400),
     (errors.TooLargeError, StatusCode.RESOURCE_EXHAUSTED, 413),
     (errors.UnauthenticatedError, StatusCode.UNAUTHENTICATED, 401),
-    (errors.ForbiddenError, StatusCode.PERMISSION_DENIED, 403),
     (errors.NotFoundError, StatusCode.NOT_FOUND, 404),
     (errors.UnavailableError, StatusCode.UNAVAILABLE, 503),
     (errors.OverloadedError, StatusCode.UNAVAILABLE, 503),
     (errors.DeadlineExceededError, StatusCode.DEADLINE_EXCEEDED, 504),
-    (errors.CancelledByCallerError, StatusCode.CANCELLED, 499),
     (errors.UnimplementedError, StatusCode.UNIMPLEMENTED, 501),
     (errors.PreconditionError, StatusCode.FAILED_PRECONDITION, 412),
-    (errors.ModelFailedError, StatusCode.INTERNAL, 500),
     (errors.InternalError, StatusCode.INTERNAL, 500),
 ]
 

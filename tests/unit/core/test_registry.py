@@ -1,6 +1,6 @@
 import pytest
 
-from services.core.registry import Endpoint, Inventory, InventoryVersion, RouterStatus, ServiceRecord
+from services.core.registry import ConfigStatus, Endpoint, Inventory, InventoryVersion, ServiceRecord
 from services.core.spec import BadValueError
 
 NO_NAME = " is no name: letters, digits, '.', '_' and '-', at most 128, the first a letter or digit"
@@ -16,11 +16,11 @@ INVENTORY = Inventory(models={"digits": {"1": InventoryVersion(state="READY", di
         ServiceRecord(address="127.0.0.1:8001", metrics="127.0.0.1:8002", state="ready", pid=7),
         Inventory(),
         INVENTORY,
-        RouterStatus(revision=9, accepted={"routes/digits": 8}, refused={"routes/ranker": "not JSON"}),
+        ConfigStatus(revision=9, accepted={"routes/digits": 8}, refused={"routes/ranker": "not JSON"}),
     ],
 )
 def test_what_a_service_writes_another_reads(
-    value: Endpoint | ServiceRecord | Inventory | RouterStatus,
+    value: Endpoint | ServiceRecord | Inventory | ConfigStatus,
 ) -> None:
     assert type(value).parse(value.dump()) == value
 

@@ -11,8 +11,9 @@ import pytest
 from services.core.feature_spec import FeatureViewSpec
 from services.core.spec import BadValueError
 from services.feature_proxy import codec
-from services.feature_proxy.load import load_rows, main
+from services.feature_proxy.load import main
 from services.feature_proxy.stores import open_store
+from tests.support.feature_client import load_rows
 
 COLUMNS = [{"name": "age"}, {"name": "visits", "datatype": "INT64"}]
 
@@ -31,15 +32,6 @@ async def test_rows_are_stored_under_their_key_as_of_the_event_time() -> None:
     assert count == len(records) == 3
     assert records["column0"].tolist() == [2, 0, 0]
     assert records["event_time"].tolist() == [5, 5, 5]
-
-
-async def test_without_an_event_time_it_is_now() -> None:
-    spec = a_spec(f"memory://{uuid.uuid4().hex}")
-    await load_rows(spec.store, "v", spec, {1: {}})
-
-    (blob,) = await open_store(spec.store).get_many("v", [b"1"])
-    (at,) = codec.read(codec.Layout.of(spec.columns), [blob or b""])["event_time"]
-    assert abs(time.time() - at) < 60
 
 
 @pytest.mark.parametrize(
@@ -74,6 +66,21 @@ def test_the_command_reads_lines_of_json(
     connection.close()
     assert (code, capsys.readouterr().out) == (0, "3 rows written to feature view v\n")
     assert stored == [(b"0",), (b"1",), (b"2",)]
+
+
+def test_a_line_without_an_event_time_is_as_of_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = a_spec(f"sqlite://{tmp_path}/f.db")
+    file = tmp_path / "spec.json"
+    file.write_bytes(spec.dump())
+    monkeypatch.setattr("sys.stdin", io.StringIO('{"entity": 1, "values": {}}'))
+
+    main(["--view", "v", "--spec", str(file)])
+
+    with sqlite3.connect(tmp_path / "f.db") as connection:
+        (blob,) = connection.execute("SELECT value FROM features").fetchone()
+    connection.close()
+    (at,) = codec.read(codec.Layout.of(spec.columns), [blob])["event_time"]
+    assert abs(time.time() - at) < 60
 
 
 @pytest.mark.parametrize("line", ["{", "[]", '{"entity": 1}', '{"entity": 1, "values": 5}'])

@@ -80,7 +80,7 @@ def test_a_name_that_is_none_is_refused(name: str) -> None:
     desired = Desired()
     desired.apply([(f"models/{name}", b"{}", 5)])
 
-    assert (desired.models, "is no model name" in desired.refused[f"models/{name}"]) == ({}, True)
+    assert (desired.models, "is no name" in desired.refused[f"models/{name}"]) == ({}, True)
 
 
 def test_one_bad_key_does_not_touch_the_others_of_its_message() -> None:

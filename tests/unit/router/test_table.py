@@ -176,7 +176,9 @@ def test_a_target_lives_on_while_nothing_of_it_changes() -> None:
         ({}, "1", None),
     ],
 )
-def test_who_may_call(access: dict[str, bool], explicit: str, error: type[Exception] | None) -> None:
+def test_a_model_lets_in_only_the_calls_that_its_access_allows(
+    access: dict[str, bool], explicit: str, error: type[Exception] | None
+) -> None:
     entry = build(["1"], model={"access": access})[0].entry("m")
 
     if error is None:

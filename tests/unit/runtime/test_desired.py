@@ -66,7 +66,7 @@ def test_an_earlier_value_does_not_undo_a_newer_good_one() -> None:
 def test_a_key_that_names_no_model_is_refused() -> None:
     (refused,) = Desired().apply([put("models/a b", b"{}")])
 
-    assert refused.reason == "'a b' is not a model's name"
+    assert refused.reason.startswith("'a b' is no name: letters, digits")
 
 
 def test_models_belong_to_a_pool() -> None:

@@ -1,4 +1,4 @@
-from services.chassis.etcd.backoff import Backoff
+from services.chassis.backoff import Backoff
 
 
 def test_waits_double_up_to_the_longest_with_jitter() -> None:

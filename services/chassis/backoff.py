@@ -5,7 +5,7 @@ import time
 
 
 class Backoff:
-    """Doubling from 0.1 s to 2 s, each 50 to 100 percent of that, so that clients do not come back in step."""
+    """Doubling from `first_s` to `longest_s`, each 50 to 100% of that, so that clients do not come back in step."""
 
     def __init__(self, first_s: float = 0.1, longest_s: float = 2.0) -> None:
         self._first_s = first_s

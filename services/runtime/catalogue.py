@@ -20,7 +20,7 @@ class Sighting(NamedTuple):
     since_s: float
 
 
-class Catalog:
+class Catalogue:
     """Versions by model. A repository that cannot be read keeps what it last showed."""
 
     def __init__(self, default_repository: str, settle_s: float) -> None:
