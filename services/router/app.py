@@ -12,7 +12,7 @@ from grpc_reflection.v1alpha import reflection
 
 from inference import grpc_service_pb2_grpc
 from services.chassis.app import App, release
-from services.chassis.front import open_front
+from services.chassis.front import NativeFront, open_front
 from services.chassis.grpc_server import grpc_server
 from services.router.catalogue import Catalogue
 from services.router.config import RouterConfig
@@ -96,6 +96,8 @@ async def _listening(
         reuse_port=config.reuse_port,
         max_concurrent_streams=config.max_concurrent_streams,
     )
+    if isinstance(front, NativeFront):
+        metrics.follow_front(front.metrics, MODEL_INFER)
     rest = RestServer(RestApi(dispatcher, catalogue, **limits))
     try:
         await rest.start(config.rest_address, reuse_port=config.reuse_port)

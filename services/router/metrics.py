@@ -1,7 +1,9 @@
 """Every instrument of the router. Requests leave plain tuples and integers; they become series when scraped."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate
 from threading import Lock
+from typing import Any
 
 import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge
@@ -100,10 +102,35 @@ class RequestCounts(Collector):
         return ()
 
 
+class FrontTimes(Collector):
+    """turnout_front_seconds{code}: calls as the native front saw them, its own queue before Python included."""
+
+    def __init__(self, read: Callable[[], dict[str, Any]], method: str) -> None:
+        self._read = read
+        self._method = method
+
+    def collect(self) -> Iterator[Metric]:
+        family = HistogramMetricFamily(
+            "turnout_front_seconds",
+            "Time of ModelInfer calls at the front door, from their first byte to their last, by gRPC status code.",
+            labels=("code",),
+        )
+        counted = self._read()
+        bounds = [*(f"{bound:g}" for bound in counted.get("bounds", ())), "+Inf"]
+        for code, seen in counted.get("methods", {}).get(self._method, {}).get("status", {}).items():
+            buckets = list(zip(bounds, accumulate(seen["buckets"]), strict=True))
+            family.add_metric([str(code)], buckets, seen["sum"])
+        yield family
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+
 class RouterMetrics:
     """What the router counts. Labels come from configuration only: an unknown model counts as model ""."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
         self._stages = StageHistogram()
         self._requests = RequestCounts()
         registry.register(self._stages)
@@ -133,6 +160,10 @@ class RouterMetrics:
 
     def follow(self, target: Target) -> None:
         self._stages.follow(target)
+
+    def follow_front(self, read: Callable[[], dict[str, Any]], method: str) -> None:
+        """Show what the native front counted of `method`, whenever scraped."""
+        self._registry.register(FrontTimes(read, method))
 
     def answered(self, target: Target, arm: str, sample: tuple[int, ...]) -> None:
         """One answered request; `sample` has its durations in the order of STAGES and TOTAL (nanoseconds)."""

@@ -274,3 +274,16 @@ async def test_the_counts_are_what_callers_got(mesh: RouterMesh) -> None:
     assert counted == {"0": 6, "5": 1}
     assert stages == 6
     assert await mesh.metric("turnout_requests_total", model="nobody-counts-me") == 0
+
+
+async def test_the_native_front_tells_its_own_time_of_a_call(mesh: RouterMesh, request: pytest.FixtureRequest) -> None:
+    model = await mesh.model("1")
+    before = await mesh.metric("turnout_front_seconds_count", code="0")
+    expected = before + ("native" in request.node.callspec.id)
+
+    await mesh.call(infer_request(model.name, 1.0))
+
+    async def is_counted() -> bool:
+        return await mesh.metric("turnout_front_seconds_count", code="0") == expected
+
+    await until("the front has counted the call", is_counted)
