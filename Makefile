@@ -35,7 +35,7 @@ proto: .venv/dev.stamp ## generate proto/gen from the .proto files
 bench: .venv/dev.stamp ## measure the reference workloads
 	$(BIN)/python -m loadtest.bench $(ARGS)
 
-load: .venv-load/stamp ## Locust against a running mesh; ARGS="--users 50" opens its web page
+load: .venv-load/stamp ## Locust against a running mesh; ARGS="--users 50" opens its web page, --host HOST:PORT after --port-offset
 	.venv-load/bin/locust -f loadtest/locustfile.py $(or $(ARGS),--headless --users 20 --spawn-rate 20 --run-time 30s)
 
 clean: ## remove what tools leave behind
@@ -49,6 +49,7 @@ distclean: clean ## remove the environment and the data of `make up` too
 .venv/bin/pip:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
 	  { echo "Turnout needs Python 3.11 or later, found $$($(PYTHON) --version 2>&1 | head -n 1): make $(MAKECMDGOALS) PYTHON=python3.12"; exit 1; }
+	@echo "Making .venv; the packages it needs come next, about a minute the first time"
 	@$(PYTHON) -m venv .venv >/dev/null 2>&1 || $(PYTHON) -m virtualenv -q .venv 2>/dev/null || uv venv -q --clear --seed .venv 2>/dev/null || \
 	  { rm -rf .venv; echo "$(PYTHON) cannot make a virtual environment: apt install python3-venv, or get virtualenv or uv"; exit 1; }
 

@@ -9,6 +9,7 @@ import asyncio
 import json
 import os
 import platform
+import shutil
 import sys
 import tempfile
 import time
@@ -125,18 +126,25 @@ def _row(workload: Workload, load: h2load.Load, cpu_us: Mapping[str, float], bar
     }
 
 
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left")
+    for column in ("", *columns):
+        table.add_column(column, justify="right", no_wrap=True)
+    return table
+
+
 def show(console: Console, rows: list[dict[str, Any]]) -> None:
     names = list(rows[0]["cpu_us"])
-    table = Table(title="Reference workloads; the generator shares these cores")
-    columns = ["", "rows", "at once", "requests/s", "rows/s", "p50 ms", "p99 ms"]
-    for column in [*columns, *(f"{name} µs" for name in names), "CPU µs", "bare µs", "ratio"]:
-        table.add_column(column, justify="right", no_wrap=True)
+    measures = ("rows", "at once", "requests/s", "rows/s", "p50 ms", "p99 ms")
+    speed = _table("Reference workloads; the generator shares these cores", *measures)
+    cpu = _table("CPU of one request, µs; bare: the model alone, in one process", *names, "sum", "bare", "ratio")
     for row in rows:
         figures = [f"{row['requests_s']:,.0f}", f"{row['rows_s']:,.0f}", f"{row['p50_ms']:.2f}", f"{row['p99_ms']:.2f}"]
-        cpu = [f"{row['cpu_us'][name]:.1f}" for name in names]
+        speed.add_row(row["workload"], str(row["rows"]), str(row["concurrency"]), *figures)
         ends = [f"{row['cpu_us_total']:.1f}", f"{row['in_process_us']:.1f}", f"{row['cpu_ratio']:.1f}"]
-        table.add_row(row["workload"], str(row["rows"]), str(row["concurrency"]), *figures, *cpu, *ends)
-    console.print(table)
+        cpu.add_row(row["workload"], *(f"{row['cpu_us'][name]:.1f}" for name in names), *ends)
+    console.print(speed)
+    console.print(cpu)
     for row in rows:
         for miss in row["misses"]:
             console.print(f"{row['workload']}: {miss}", style="yellow")
@@ -158,7 +166,8 @@ async def bench(arguments: argparse.Namespace, console: Console) -> list[dict[st
                 progress.update(task, description=workload.name)
                 rows.append(await measure(mesh, workload, folder, arguments.seconds))
                 progress.advance(task)
-        return rows
+    shutil.rmtree(folder)  # of a failure it is kept, for its logs
+    return rows
 
 
 def main() -> int:

@@ -3,6 +3,8 @@
     make up &                      # in another terminal: the demo's models and rows
     make load                      # 20 users for 30 s; ARGS="--users 50" opens the web page instead
 
+After `make up ARGS="--port-offset 200"` the router is elsewhere: ARGS="… --host 127.0.0.1:8201".
+
 It has an environment of its own (locust brings gevent) and needs only grpcio and the generated code.
 """
 

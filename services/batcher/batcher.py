@@ -17,7 +17,7 @@ from services.batcher.request import LAUNCHED, Pending
 from services.batcher.search import Failure
 from services.batcher.service_time import ServiceTime
 from services.batcher.worker import Batch, Worker
-from services.core.errors import INTERNAL, OK, UNAVAILABLE
+from services.core.errors import INTERNAL, OK, RESOURCE_EXHAUSTED, UNAVAILABLE
 from services.core.names import ModelVersion
 from services.core.signature import Signature
 from turnout.v1 import link_pb2 as pb
@@ -229,6 +229,8 @@ class Batcher:
         else:
             if reply.code == UNAVAILABLE and reply.executed == pb.EXECUTED_NO:
                 self._recovery.refused(batch, reply.message)
+            elif reply.code == RESOURCE_EXHAUSTED and self._recovery.part(batch, reply.message):
+                pass
             else:
                 self._recovery.raised(batch, Failure(reply.code, reply.message), reply.executed)
             self.pump(now_ns)

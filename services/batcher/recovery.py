@@ -83,6 +83,16 @@ class Recovery:
                 self._lobby.queue.put_back(pending)
         self._end(batch)
 
+    def part(self, batch: Batch, message: str) -> bool:
+        """The answers to a batch are too large together: whether its members can run again, each alone."""
+        live = [pending for pending in batch.members if pending.state != DONE]
+        if batch.search is not None or len(batch.members) < 2 or not self._lobby.door.policy.idempotent:
+            return False
+        log.warning("answers_too_large", model=str(self._lobby.name), requests=len(live), error=message)
+        self._hold(live)
+        self._suspects.extend(live)
+        return True
+
     def lost(self, batch: Batch, now_ns: int) -> None:
         """A worker died with the batch: each member is suspect, and runs once more alone if it may."""
         lobby = self._lobby

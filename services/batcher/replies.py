@@ -5,11 +5,14 @@ concatenation of fields of turnout.v1.Reply.
 """
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from services.batcher.collate import Column
 from services.batcher.request import DONE, Caller, Pending
 from services.batcher.worker import Batch
+from services.chassis.framing import MAX_OUTPUT_BYTES
 from services.chassis.quick_reply import ID, NUMBERS, STAGES_BYTES, STAGES_NS, TOTAL_NS, WAIT_US
+from services.core.errors import RESOURCE_EXHAUSTED
 from services.core.known_headers import Data
 from services.core.protowire import varint
 from turnout.v1 import link_pb2 as pb
@@ -20,6 +23,7 @@ _ENVELOPE_BYTES = 160  # of an answer without outputs, around its message
 _REPLIES, _OUTPUTS, _DATA = b"\x1a", b"\x2a", b"\x22"  # Frame.replies, Reply.outputs, Tensor.data
 _RETRIES = b"\x48"  # Reply.retries
 _MOST_LAYOUTS = 1024
+_Named = TypeVar("_Named", Column, tensor_pb2.Tensor)
 
 
 def write_error(
@@ -118,7 +122,7 @@ class Scatter:
         """The only member gets all outputs as they are."""
         (pending,) = self._batch.members
         if pending.state != DONE:
-            outputs = [t for t in self._reply.outputs if not pending.wanted or t.name in pending.wanted]
+            outputs = _wanted(pending, self._reply.outputs)
             befores = [_before(t.name, t.datatype, t.shape[:], len(t.data)) for t in outputs]
             self._answer(pending, befores, [tensor.data for tensor in outputs])
 
@@ -150,20 +154,29 @@ class Scatter:
 
     def _answer_one(self, pending: Pending, columns: Sequence[Column], start: int, stop: int) -> None:
         """Answer a member that is unlike the others; of a part of a request, keep it until the last has come."""
-        pieces: list[Data] = [column.slice(start, stop) for column in columns]
         root = pending.whole or pending
+        chosen = _wanted(root, columns)
+        pieces: list[Data] = [column.slice(start, stop) for column in chosen]
         if root.parts is not None:
             pending.state = DONE
             parts = root.parts
             parts.outputs[parts.members.index(pending)] = pieces
+            parts.size += sum(map(len, pieces))
+            if parts.size > MAX_OUTPUT_BYTES:
+                message = (
+                    f"outputs of {root.rows} rows take over {MAX_OUTPUT_BYTES} bytes, the most of one answer: "
+                    "ask for fewer rows or fewer outputs"
+                )
+                root.home.fail(root, RESOURCE_EXHAUSTED, message, executed=pb.EXECUTED_YES)
+                return
             parts.left -= 1
             if parts.left:
                 return
             root.retries = max([part.retries for part in parts.members])
             pieces = [b"".join(rows) for rows in zip(*parts.outputs, strict=True)]
-        chosen = [(c, piece) for c, piece in zip(columns, pieces, strict=True) if _wants(root, c.name)]
-        befores = [_before(c.name, c.datatype, (root.rows, *c.inner), len(piece)) for c, piece in chosen]
-        self._answer(root, befores, [piece for _, piece in chosen])
+        described = zip(chosen, pieces, strict=True)
+        befores = [_before(c.name, c.datatype, (root.rows, *c.inner), len(piece)) for c, piece in described]
+        self._answer(root, befores, pieces)
 
     def _answer(self, pending: Pending, befores: list[bytes], pieces: Sequence[Data]) -> None:
         head = self._head(pending.retries, befores, sum(map(len, pieces)))
@@ -194,8 +207,12 @@ class Scatter:
         )  # fmt: skip
 
 
-def _wants(pending: Pending, name: str) -> bool:
-    return not pending.wanted or name in pending.wanted
+def _wanted(pending: Pending, outputs: Sequence[_Named]) -> Sequence[_Named]:
+    """Those of `outputs` that a request asked for, in its order; all when it asked for none."""
+    if not pending.wanted:
+        return outputs
+    named = {output.name: output for output in outputs}
+    return [named[name] for name in dict.fromkeys(pending.wanted) if name in named]
 
 
 def _before(name: str, datatype: str, shape: Sequence[int], size: int) -> bytes:

@@ -79,13 +79,14 @@ class Pending:
 
 
 class Parts:
-    """The parts of a cut request: the output bytes of each, and how many are still to come."""
+    """The parts of a cut request: the output bytes of each and of all, and how many are still to come."""
 
-    __slots__ = ("left", "members", "outputs")
+    __slots__ = ("left", "members", "outputs", "size")
 
     def __init__(self, members: list[Pending]) -> None:
         self.members = members
         self.left = len(members)
+        self.size = 0
         self.outputs: list[list[Data]] = [[] for _ in members]
 
 

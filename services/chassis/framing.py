@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 PREFIX = struct.Struct(">BI")  # compressed flag, message length
 MAX_MESSAGE_BYTES = 80 << 20
+MAX_OUTPUT_BYTES = MAX_MESSAGE_BYTES - (1 << 20)  # of the outputs in one answer: room for what stands around them
 
 
 class _Partial:

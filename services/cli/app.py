@@ -19,6 +19,7 @@ _MISUSED, _INTERRUPTED = 2, 130
 app = typer.Typer(
     name="turnout",
     add_completion=False,
+    no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -61,7 +62,8 @@ def run(arguments: Sequence[str]) -> int:
         return 1
     except (CliError, ServingError, TyperException) as error:
         message, code = _explain(error)
-        sys.stderr.write(f"turnout: {' '.join(message.split())}\n")
+        is_help = message.startswith("Usage: ")  # a group of commands was named, and none of them
+        sys.stderr.write(f"{message}\n" if is_help else f"turnout: {' '.join(message.split())}\n")
     return code if isinstance(code, int) else 0
 
 
@@ -69,5 +71,6 @@ def _explain(error: Exception) -> tuple[str, int]:
     """One line for the person at the terminal, and the exit code."""
     if isinstance(error, TyperException):
         text = error.format_message() if hasattr(error, "format_message") else str(error)
-        return f"{text.rstrip('.')} (see turnout --help)", _MISUSED
+        command = getattr(getattr(error, "ctx", None), "command_path", "turnout")
+        return text if text.startswith("Usage: ") else f"{text.rstrip('.')} (see {command} --help)", _MISUSED
     return str(error), error.code if isinstance(error, CliError) else 1

@@ -39,4 +39,4 @@ def detach(data: DataDir, arguments: Sequence[str]) -> None:
                 process.terminate()
                 raise CliError(f"the mesh was not ready within {_READY_S:g} s; its log is {log}")
             time.sleep(_POLL_S)
-    say(f"It runs on as process {process.pid} (log: {log}); `turnout down --data-dir {data.root}` stops it")
+    say(f"It runs on in the background as process {process.pid}; what it says from now on goes to {log}")

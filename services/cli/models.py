@@ -17,6 +17,7 @@ from services.core.spec import BadValueError, Spec
 
 _COLUMNS = ("model", "version", "state", "replicas", "share", "digest", "")
 _DIGEST_SHOWN = 12
+_REFUSED = "route refused"
 
 
 class Row(NamedTuple):
@@ -51,7 +52,7 @@ def models(
 
 
 def shares(spec: ModelSpec | None, route: RouteSpec | None) -> dict[str, str]:
-    """Version -> what it gets, in words."""
+    """Version -> what it gets, in words; `route` is None when there is none."""
     if route is None:
         default = spec.default_version if spec else None
         return {default: "default, 100%"} if default else {}
@@ -75,7 +76,8 @@ def rows_of(
     """Every version that etcd, a route or a pod names, in order."""
     rows = []
     for model in sorted({*specs, *routes, *(version.model for version in known)}):
-        share = shares(specs.get(model), routes.get(model))
+        is_refused = model in routes and routes[model] is None  # routers go on with the last good one, not known here
+        share = {} if is_refused else shares(specs.get(model), routes.get(model))
         names = {*share, *(version.version for version in known if version.model == model)}
         for name in sorted(names, key=int):
             version = ModelVersion(model, name)
@@ -86,7 +88,7 @@ def rows_of(
                     name,
                     state.state.lower() if state else "in no pod",
                     endpoints[version],
-                    share.get(name, ""),
+                    _REFUSED if is_refused else share.get(name, ""),
                     state.digest if state else "",
                     state.reason if state else "",
                 )

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from services.chassis.etcd import EtcdClient, split_endpoints
+from services.chassis.etcd import EtcdClient, EtcdUnavailableError, split_endpoints
 from services.cli.data_dir import DataDir, Running
 from services.cli.errors import CliError
 from services.cli.plan import ETCD_PORT, HOST
@@ -63,5 +63,9 @@ class Target:
         )
         try:
             yield client
+        except EtcdUnavailableError as error:
+            if "Connection refused" not in str(error):
+                raise
+            raise CliError(f"no etcd answers at {self.etcd}: is a mesh running (`turnout up`)?") from None
         finally:
             await client.close()

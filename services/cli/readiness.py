@@ -46,8 +46,10 @@ class Readiness:
         except EtcdError as error:
             return [str(error)]
         records = [ServiceRecord.parse(entry.value) for entry in services.entries.values()]
-        missing = not_ready(self._children, records)
-        return missing or await self._not_served(wanted, inventory)
+        if missing := not_ready(self._children, records):
+            loading = ", ".join(str(each) for each in sorted(wanted) if not _is_settled(inventory.get(each)))
+            return [f"{missing[0]}; to load: {loading}", *missing[1:]] if loading else missing
+        return await self._not_served(wanted, inventory)
 
     async def _not_served(
         self, wanted: Collection[ModelVersion], inventory: Mapping[ModelVersion, InventoryVersion]
@@ -110,6 +112,10 @@ async def versions(client: EtcdClient) -> dict[ModelVersion, InventoryVersion]:
                 if name not in found or state.state == "READY":
                     found[name] = state
     return found
+
+
+def _is_settled(known: InventoryVersion | None) -> bool:
+    return known is not None and known.state in ("READY", "UNAVAILABLE")
 
 
 def _because(known: InventoryVersion | None) -> str:

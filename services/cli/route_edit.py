@@ -116,5 +116,5 @@ def in_words(route: RouteSpec) -> str:
     parts += [f"{each.header}: {each.equals} = {each.version}" for each in route.match]
     parts += [f"fallback {route.fallback.version}"] if route.fallback else []
     parts += [f"sticky by {route.sticky_by}"] if route.sticky_by else []
-    said = " ".join(part for part in (f"by {route.author}" if route.author else "", route.reason) if part)
+    said = ": ".join(part for part in (f"by {route.author}" if route.author else "", route.reason) if part)
     return ", ".join(parts) + (f" [{said}]" if said else "")

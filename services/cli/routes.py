@@ -151,7 +151,7 @@ def describe(value: bytes) -> str:
     try:
         return in_words(RouteSpec.parse(value))
     except BadValueError as error:
-        return f"not a route: {error}"
+        return f"not a route, so the last good one stays: {error}"
 
 
 async def where_applied(client: EtcdClient, key: str, revision: int) -> Applied:
@@ -172,7 +172,10 @@ async def change_route(client: EtcdClient, model: str, change: Edit) -> tuple[Ro
         try:
             before = RouteSpec.parse(entry.value) if entry else None
         except BadValueError as error:
-            raise CliError(f"{model} has a value that is no route ({error}): `etcdctl put` a good one first") from None
+            raise CliError(
+                f"{model} has a value that is no route ({error}); routers go on with the last good one:"
+                f" `etcdctl put {client.prefix}{key}` a good one first"
+            ) from None
         route = edited(before, change)
         if await client.put_if(key, route.dump(), mod_revision=entry.mod_revision if entry else 0):
             written = await client.get(key)

@@ -22,21 +22,23 @@ _PATHS = {"REST_ADDRESS": "http://{}/v2", "METRICS_ADDRESS": "http://{}/metrics"
 
 def show_welcome(data: DataDir, running: Running, *, is_demo: bool) -> None:
     rows = [("etcd", "keys", running.etcd)]
-    for process in reversed(running.processes):
+    first, *others = reversed(running.processes)  # the router, whom one calls, before the rest
+    for process in (first, *sorted(others, key=lambda each: each.name)):
         for setting, address in process.addresses.items():
             rows.append((process.name, _TITLES.get(setting, setting), _PATHS.get(setting, "{}").format(address)))
     show(table("Serving", ("process", "what", "address"), rows))
     say(f"Logs are in {_relative(data.logs)}, data in {_relative(data.root)}. Try, in another terminal:")
     for line in _demo_commands(data, running) if is_demo else _own_commands(data):
         say(f"  {line}")
-    say(f"Ctrl-C, or `{_program('turnout')} down{_where(data)}`, stops it.")
+    here = "Ctrl-C, or " if sys.stdin.isatty() else ""  # nobody can press it once detached
+    say(f"{here}`{_program('turnout')} down{_where(data)}`{',' if here else ''} stops it.")
 
 
 def _demo_commands(data: DataDir, running: Running) -> list[str]:
     turnout, where = _program("turnout"), _where(data)
     rest = running.address("router", "REST_ADDRESS")
     route = (
-        f'{{"stable":"{STABLE}","canary":[{{"version":"{CANARY}","percent":50,"at":0}}],'
+        f'{{"stable":"{STABLE}","canary":[{{"version":"{CANARY}","percent":60,"at":0}}],'
         f'"shadow":{{"{SHADOW}":100}},"sticky_by":"{USER}"}}'
     )
     digit = shlex.quote(str(_relative(data.demo / "digit.npy")))

@@ -16,18 +16,25 @@ _VIEW_BYTES = 16 << 10  # data of a longer message is not copied out of it
 
 
 class KnownHeaders(Generic[T]):
-    """Header -> what is known of it, found by message length and then by the header's bytes."""
+    """Header -> what is known of it, found by message length and then by the header's bytes.
 
-    __slots__ = ("_lengths", "_values")
+    A header counts only in messages as long as the one it was learned from: in a longer one, more stands behind its
+    data, which a caller may have put there on purpose.
+    """
+
+    __slots__ = ("_count", "_lengths")
 
     def __init__(self) -> None:
-        self._lengths: dict[int, tuple[int, ...]] = {}  # message bytes -> header bytes
-        self._values: dict[bytes, T] = {}
+        self._lengths: dict[int, dict[int, dict[bytes, T]]] = {}  # message bytes -> header bytes -> header
+        self._count = 0
 
     def find(self, message: bytes) -> tuple[T, Data] | None:
         """What is known of the message's header, and its data; None when the header is new."""
-        for header_bytes in self._lengths.get(len(message), ()):
-            value = self._values.get(message[:header_bytes])
+        known = self._lengths.get(len(message))
+        if known is None:
+            return None
+        for header_bytes, values in known.items():
+            value = values.get(message[:header_bytes])
             if value is not None:
                 if len(message) > _VIEW_BYTES:
                     return value, memoryview(message)[header_bytes:]
@@ -38,14 +45,15 @@ class KnownHeaders(Generic[T]):
         """Remember what is known of the first `header_bytes` of `message`, if they are few enough."""
         if header_bytes > _MOST_HEADER_BYTES:
             return
-        lengths = self._lengths.get(len(message), ())
-        if len(self._values) >= _MOST or len(lengths) >= _MOST_LENGTHS:
+        known = self._lengths.get(len(message), {})
+        if self._count >= _MOST or (len(known) >= _MOST_LENGTHS and header_bytes not in known):
             self._lengths.clear()
-            self._values.clear()
-            lengths = ()
-        if header_bytes not in lengths:
-            self._lengths[len(message)] = (*lengths, header_bytes)
-        self._values[message[:header_bytes]] = value
+            self._count = 0
+            known = {}
+        values = known.setdefault(header_bytes, {})
+        self._count += message[:header_bytes] not in values
+        values[message[:header_bytes]] = value
+        self._lengths[len(message)] = known
 
 
 def other_data(data: Data) -> bytes:

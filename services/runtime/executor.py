@@ -11,9 +11,17 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
+from services.chassis.framing import MAX_OUTPUT_BYTES
 from services.chassis.link import Link
 from services.core.arrays import NUMPY_DTYPE, decode, encode
-from services.core.errors import FAILED_PRECONDITION, INTERNAL, INVALID_ARGUMENT, NOT_FOUND, UNAVAILABLE
+from services.core.errors import (
+    FAILED_PRECONDITION,
+    INTERNAL,
+    INVALID_ARGUMENT,
+    NOT_FOUND,
+    RESOURCE_EXHAUSTED,
+    UNAVAILABLE,
+)
 from services.core.signature import Signature
 from services.core.tensor import BYTES
 from services.runtime.backends import Backend
@@ -151,6 +159,13 @@ class Executor:
             datatype, data = encode(array)
             parts.append((name, datatype, array.shape, data))
             size += len(data) + _ENVELOPE_BYTES
+        if size > MAX_OUTPUT_BYTES:
+            message = (
+                f"outputs of {request.rows} rows take {size} bytes, over the {MAX_OUTPUT_BYTES} of one answer: "
+                "ask for fewer rows or fewer outputs"
+            )
+            self._reply(link, request, RESOURCE_EXHAUSTED, message, pb.EXECUTED_YES)
+            return
         reply = link.frame_for(size).replies.add()
         reply.id = request.id
         reply.executed = pb.EXECUTED_YES

@@ -122,6 +122,28 @@ def test_the_second_of_a_kind_is_read_quickly() -> None:
     assert [type(each) for each in asked] == [pb.Request, QuickRequest]
 
 
+def test_more_behind_the_data_is_never_taken_for_data() -> None:
+    """A second tensor behind a known header makes a message as long as another one whose header is as long."""
+    tensor = {"datatype": "FP32", "shape": [1, 1]}
+    second = len(pb.Reply(outputs=[{"name": "y", "data": b"efgh", **tensor}]).SerializeToString())
+    long_data = bytes(4 + second)
+    replies = [pb.Reply(id=1, final=True, stages_ns=range(7), total_ns=9, expected_wait_us=1) for _ in range(3)]
+    requests = [pb.Request(id=1, deadline_us=5, model="m", version="1", rows=1) for _ in range(3)]
+    for reply, request, datas in zip(replies, requests, [[b"abcd"], [long_data], [b"abcd", b"efgh"]], strict=True):
+        for data in datas:
+            reply.outputs.add(name="y", data=data, **tensor)
+            request.inputs.add(name="x", data=data, **tensor)
+
+    read, _ = ReplyReader().read(framed(3, [encoded_reply(reply) for reply in replies]))
+    asked = RequestReader().read(framed(2, [encoded_request(request) for request in requests]))
+
+    assert len(encoded_reply(replies[1])) == len(encoded_reply(replies[2]))
+    assert [whole(reply) for reply in read] == replies
+    assert type(read[2]) is pb.Reply
+    assert asked is not None
+    assert type(asked[2]) is pb.Request
+
+
 def test_a_frame_with_anything_else_is_left_to_protobuf() -> None:
     frame = pb.Frame(requests=[pb.Request(id=1)], cancels=[1]).SerializeToString()
 

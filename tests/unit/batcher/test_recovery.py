@@ -1,7 +1,7 @@
 """After a batch raised, or its worker died."""
 
 from services.batcher.policy import BatchPolicy
-from services.core.errors import INTERNAL, UNAVAILABLE
+from services.core.errors import INTERNAL, RESOURCE_EXHAUSTED, UNAVAILABLE
 from tests.support.batching import MS, Bench, Puppet, numbers_of
 from turnout.v1 import link_pb2 as pb
 
@@ -203,3 +203,25 @@ def test_a_death_during_a_search_leaves_nobody_unanswered() -> None:
 
     assert set(numbers) <= set(bench.codes())
     assert bench.batcher.is_idle
+
+
+def test_answers_too_large_together_come_one_by_one_and_what_is_too_large_alone_is_told() -> None:
+    bench = Bench()
+    bench.send([0])
+    small, other, large = bench.send([1], [2], [3, 4])
+    bench.puppet.echo()
+    assert bench.puppet.rows() == [4]
+
+    bench.puppet.error(RESOURCE_EXHAUSTED, "outputs of 4 rows take too much")
+    launched = []
+    while rows := bench.puppet.rows():
+        launched += rows
+        if rows == [2]:
+            bench.puppet.error(RESOURCE_EXHAUSTED, "outputs of 2 rows take too much")
+        else:
+            bench.puppet.echo()
+
+    assert launched == [1, 1, 2]
+    assert (bench.values(small), bench.values(other)) == ([1], [2])
+    assert bench.codes()[large] == RESOURCE_EXHAUSTED
+    assert not bench.caller.pending

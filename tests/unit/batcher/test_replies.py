@@ -3,9 +3,13 @@
 import pytest
 
 from services.batcher.policy import BatchPolicy
+from services.core.errors import RESOURCE_EXHAUSTED
 from services.core.protowire import varint
-from tests.support.batching import Bench
+from services.core.signature import Signature
+from tests.support.batching import ECHO, Bench
 from turnout.v1 import link_pb2 as pb
+
+TWO = Signature(ECHO.inputs, (*ECHO.outputs, ECHO.outputs[0]._replace(name="y2")), batches=True)
 
 
 @pytest.mark.parametrize("number", [0, 1, 127, 128, 300, 16383, 16384, 2**21, 2**28 - 1, 2**32])
@@ -48,3 +52,34 @@ def test_the_expected_wait_travels_with_every_answer() -> None:
     bench.puppet.echo()
 
     assert bench.replies()[11].expected_wait_us > 50_000
+
+
+def test_a_cut_request_whose_joined_answer_no_link_takes_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.batcher.replies.MAX_OUTPUT_BYTES", 20)
+    bench = Bench(BatchPolicy(max_batch_rows=2, max_request_rows=10))
+    large, small = bench.send([1, 2, 3, 4, 5, 6, 7], [8, 9, 10, 11, 12])
+    while bench.puppet.batches():
+        bench.puppet.echo()
+
+    assert bench.codes()[large] == RESOURCE_EXHAUSTED
+    assert "outputs of 7 rows" in bench.replies()[large].message
+    assert bench.values(small) == [8, 9, 10, 11, 12]
+    assert not bench.caller.pending
+    assert bench.batcher.is_idle
+
+
+@pytest.mark.parametrize("neighbours", [0, 1])
+@pytest.mark.parametrize("wanted", [["y", "y2"], ["y2", "y"], ["y2"]])
+def test_outputs_come_in_the_order_they_were_asked_for_whoever_is_in_the_batch(
+    neighbours: int, wanted: list[str]
+) -> None:
+    bench = Bench(signature=TWO)
+    bench.send([0])
+    (number,) = bench.send([1], outputs=wanted)
+    bench.send(*[[2]] * neighbours)
+    while batches := bench.puppet.batches():
+        tensors = [{"name": name, "datatype": "INT32", "shape": [batches[0].rows]} for name in ("y", "y2")]
+        outputs = [{**tensor, "data": batches[0].inputs[0].data} for tensor in tensors]
+        bench.puppet.reply(pb.Reply(id=batches[0].id, executed=pb.EXECUTED_YES, outputs=outputs, final=True))
+
+    assert [output.name for output in bench.replies()[number].outputs] == wanted

@@ -65,3 +65,14 @@ def test_nothing_to_stop_is_no_failure(tmp_path: Path, capsys: pytest.CaptureFix
 def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--version"]) == 0
     assert capsys.readouterr().out.startswith("turnout ")
+
+
+@pytest.mark.parametrize("group", [[], ["routes"], ["shadow"]], ids=" ".join)
+def test_a_group_of_commands_alone_prints_its_help(group: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(group) == 2
+    assert capsys.readouterr().err.startswith(f"{' '.join(['Usage: turnout', *group])} [OPTIONS] COMMAND")
+
+
+def test_a_misused_command_names_its_own_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["routes", "set"]) == 2
+    assert capsys.readouterr().err == "turnout: Missing argument 'model' (see turnout routes set --help)\n"

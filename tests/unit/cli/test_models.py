@@ -6,6 +6,7 @@ from services.core.names import ModelVersion
 from services.core.registry import InventoryVersion
 from services.core.route_spec import RouteSpec
 
+READY = InventoryVersion(state="READY")
 ROUTE = RouteSpec.model_validate({"stable": "1", "canary": {"2": 10}, "shadow": {"3": 50}, "labels": {"best": "1"}})
 
 
@@ -35,3 +36,8 @@ def test_a_model_without_versions_is_listed() -> None:
 
 def test_a_value_that_is_not_valid_does_not_hide_the_model() -> None:
     assert [row.model for row in rows_of({"m": None}, {"m": None}, {}, Counter())] == ["m"]
+
+
+def test_a_route_that_is_refused_is_not_told_as_none() -> None:
+    rows = rows_of({"m": ModelSpec(default_version="4")}, {"m": None}, {ModelVersion("m", "4"): READY}, Counter())
+    assert [row.share for row in rows] == ["route refused"]

@@ -139,5 +139,5 @@ def test_a_route_in_words_names_everything() -> None:
 
     assert text == (
         "stable 1, canary 2 10% (at 0), canary 4 5% (at 50), shadow 3 100%, label best = 1, sticky by user_id"
-        " [by ana why not]"
+        " [by ana: why not]"
     )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
+from services.core.errors import RESOURCE_EXHAUSTED
 from services.core.signature import Signature, TensorSpec
 from services.runtime.executor import Executor
 from services.runtime.job import Job
@@ -101,6 +102,18 @@ async def test_a_batch_is_answered_in_the_turn_it_comes() -> None:
     assert len(reply.stages_ns) == 3
     assert bench.stamp.batches == 1
     assert bench.stamp.busy_ns(1 << 62) == 0
+
+
+async def test_outputs_that_no_link_takes_are_an_error_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.runtime.executor.MAX_OUTPUT_BYTES", 400)
+    bench = Bench()
+    bench.receive(request(1, *[(1, 2)] * 4), request(2, (1, 2)))
+    large, small = await bench.turns()
+
+    assert (large.id, large.code, large.executed) == (1, RESOURCE_EXHAUSTED, pb.EXECUTED_YES)
+    assert "outputs of 4 rows" in large.message
+    assert not large.outputs
+    assert (small.id, small.code) == (2, 0)
 
 
 async def test_only_wanted_outputs_travel() -> None:
