@@ -6,7 +6,7 @@ from typing import ClassVar
 from google.protobuf.message import DecodeError
 
 from services.batcher.queue import Shapes
-from services.core.known_headers import Data, KnownHeaders, field_end, other_data
+from services.core.known_headers import VIEW_BYTES, Data, KnownHeaders, field_end, other_data
 from services.core.protowire import varint
 from services.core.signature import Given
 from turnout.v1 import link_pb2 as pb
@@ -79,21 +79,22 @@ class RequestReader:
             if place is None:
                 return None
             start, offset = place
-            requests.append(self._one(frame[start:offset]))
+            is_large = offset - start > VIEW_BYTES
+            requests.append(self._one(memoryview(frame)[start:offset] if is_large else frame[start:offset]))
         return requests
 
-    def _one(self, encoded: bytes) -> AnyRequest:
+    def _one(self, encoded: Data) -> AnyRequest:
         if len(encoded) <= _NUMBERS.size:
-            return pb.Request.FromString(encoded)
+            return _parsed(encoded)
         id_tag, number, deadline_tag, deadline_us = _NUMBERS.unpack_from(encoded)
         if id_tag != _ID or deadline_tag != _DEADLINE_US:
-            return pb.Request.FromString(encoded)
+            return _parsed(encoded)
         rest = encoded[_NUMBERS.size :]
         found = self._layouts.find(rest)
         if found is not None:
             return QuickRequest(found[0], found[1], number, deadline_us)
-        request: pb.Request = pb.Request.FromString(encoded)
-        self._learn(encoded, rest, request)
+        request = _parsed(encoded)
+        self._learn(bytes(encoded), bytes(rest), request)
         return request
 
     def _learn(self, encoded: bytes, rest: bytes, request: pb.Request) -> None:
@@ -110,6 +111,11 @@ class RequestReader:
             return
         if len(tried.inputs) == 1 and tried.inputs[0].data == other:
             self._layouts.add(rest, header_bytes, RequestLayout(request))
+
+
+def _parsed(encoded: Data) -> pb.Request:
+    request: pb.Request = pb.Request.FromString(bytes(encoded))
+    return request
 
 
 def _sets_more(request: pb.Request) -> bool:

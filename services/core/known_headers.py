@@ -12,7 +12,7 @@ Data = bytes | memoryview
 _MOST = 2048  # headers; all are forgotten when there would be more
 _MOST_LENGTHS = 4  # headers tried for one message length
 _MOST_HEADER_BYTES = 1024
-_VIEW_BYTES = 16 << 10  # data of a longer message is not copied out of it
+VIEW_BYTES = 4 << 10  # data of a longer message is not copied out of it
 
 
 class KnownHeaders(Generic[T]):
@@ -28,15 +28,15 @@ class KnownHeaders(Generic[T]):
         self._lengths: dict[int, dict[int, dict[bytes, T]]] = {}  # message bytes -> header bytes -> header
         self._count = 0
 
-    def find(self, message: bytes) -> tuple[T, Data] | None:
+    def find(self, message: Data) -> tuple[T, Data] | None:
         """What is known of the message's header, and its data; None when the header is new."""
         known = self._lengths.get(len(message))
         if known is None:
             return None
         for header_bytes, values in known.items():
-            value = values.get(message[:header_bytes])
+            value = values.get(bytes(message[:header_bytes]))
             if value is not None:
-                if len(message) > _VIEW_BYTES:
+                if len(message) > VIEW_BYTES:
                     return value, memoryview(message)[header_bytes:]
                 return value, message[header_bytes:]
         return None

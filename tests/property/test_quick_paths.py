@@ -158,3 +158,22 @@ def test_a_field_ends_where_its_length_says_or_nowhere(content: bytes, cut: int)
 
     is_whole = cut >= 1 + len(varint(len(content))) + len(content)
     assert place == ((1 + len(varint(len(content))), len(message)) if is_whole else None)
+
+
+def test_large_requests_are_read_quickly_too_and_without_a_copy() -> None:
+    request = pb.Request(id=1, deadline_us=5, model="m", version="1", rows=1)
+    request.inputs.add(name="x", datatype="FP32", shape=[1, 100_000], data=bytes(400_000))
+    other = pb.Request()
+    other.CopyFrom(request)
+    other.inputs[0].data = b"\x01" * 400_000
+    reader = RequestReader()
+
+    first = reader.read(framed(2, [encoded_request(request)]))
+    second = reader.read(framed(2, [encoded_request(other)]))
+
+    assert first == [request]
+    assert second is not None
+    (quick,) = second
+    assert isinstance(quick, QuickRequest)
+    assert isinstance(quick.data, memoryview)
+    assert bytes(quick.data) == other.inputs[0].data

@@ -51,7 +51,7 @@ class LinkClient:
         while True:
             try:
                 link, lost = await self._dial()
-            except (OSError, TimeoutError, ValueError):  # ValueError: no address at all; it is not dialled any better
+            except (OSError, TimeoutError, ValueError):  # ValueError: it is no address
                 wait = min(most, wait * 2)
             else:
                 try:

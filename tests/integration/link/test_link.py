@@ -149,6 +149,16 @@ async def test_the_client_dials_again_when_the_server_comes_back() -> None:
     assert near.replies()[0].id == 5
 
 
+@pytest.mark.parametrize("address", ["127.0.0.1:99999999", "nowhere", f"{'a' * 70}.example:80"])
+async def test_what_is_no_address_is_dialled_in_vain_and_closed_in_peace(address: str) -> None:
+    client = LinkClient(address, Recorder(), hello())
+    client.start()
+    await asyncio.sleep(0.05)
+
+    assert not client.is_stopped
+    await client.close()
+
+
 async def test_a_silent_peer_is_given_up() -> None:
     near = Recorder()
 
