@@ -120,10 +120,11 @@ class Door:
     def by_size(self, size: int, now_ns: int) -> Refusal | None:
         """The refusals for `size` bytes of inputs."""
         policy, waiting = self.policy, self._queue.size
-        if size > policy.max_request_bytes:
+        most = min(policy.max_request_bytes, policy.max_queue_bytes)  # what the whole queue cannot hold never fits
+        if size > most:
             return Refusal(
                 RESOURCE_EXHAUSTED,
-                f"inputs have {size} bytes, {self._name} takes at most {policy.max_request_bytes} in one request",
+                f"inputs have {size} bytes, {self._name} takes at most {most} in one request",
                 counted.INVALID,
             )
         if waiting + size > policy.max_queue_bytes:

@@ -141,6 +141,14 @@ def test_a_queue_full_of_bytes_refuses_too() -> None:
     assert "8 of 8 bytes wait, 4 more do not fit" in bench.answers[3].message
 
 
+def test_what_the_whole_queue_cannot_hold_is_too_large_not_told_to_come_again() -> None:
+    bench = Bench(BatchPolicy(max_queue_bytes=8, max_request_bytes=100))
+    (number,) = bench.send([1, 2, 3])
+
+    assert bench.codes() == {number: RESOURCE_EXHAUSTED}
+    assert "inputs have 12 bytes, echo/1 takes at most 8 in one request" in bench.answers[number].message
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
