@@ -175,15 +175,15 @@ class Mesh:
 
     async def address(self, name: str) -> str:
         """Where its peers reach it."""
-        record = await self.record(name)
-        assert record, f"{name} has no record"
-        return record.address
+        return (await self.registered(name)).address
 
     async def metrics(self, name: str) -> str:
         """host:port of /metrics, /live and /ready."""
-        record = await self.record(name)
-        assert record, f"{name} has no record"
-        return record.metrics
+        return (await self.registered(name)).metrics
+
+    async def registered(self, name: str) -> ServiceRecord:
+        """Its record, once there is one: a process that was paused for longer than its lease writes it anew."""
+        return await until(f"{name} has a record", lambda: self.record(name))
 
     async def listening(self, name: str, what: str) -> str:
         """The address that its log says it listens on as `what`: grpc and rest of the router, link elsewhere."""
