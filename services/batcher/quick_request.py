@@ -6,8 +6,7 @@ from typing import ClassVar
 from google.protobuf.message import DecodeError
 
 from services.batcher.queue import Shapes
-from services.core.known_headers import VIEW_BYTES, Data, KnownHeaders, field_end, other_data
-from services.core.protowire import varint
+from services.core.known_headers import VIEW_BYTES, Data, KnownHeaders, field_end
 from services.core.signature import Given
 from turnout.v1 import link_pb2 as pb
 
@@ -100,17 +99,19 @@ class RequestReader:
     def _learn(self, encoded: bytes, rest: bytes, request: pb.Request) -> None:
         if len(request.inputs) != 1 or _sets_more(request):
             return
-        data = request.inputs[0].data
-        header_bytes = len(rest) - len(data)
-        if not data or not rest[:header_bytes].endswith(_DATA + varint(len(data))):
-            return
-        other = other_data(data)
-        try:
-            tried = pb.Request.FromString(encoded[: len(encoded) - len(data)] + other)
-        except DecodeError:
-            return
-        if len(tried.inputs) == 1 and tried.inputs[0].data == other:
-            self._layouts.add(rest, header_bytes, RequestLayout(request))
+        numbers = encoded[: _NUMBERS.size]
+        self._layouts.learn(
+            rest, request.inputs[0].data, _DATA, lambda tried: _only_data(numbers + tried), RequestLayout(request)
+        )
+
+
+def _only_data(encoded: bytes) -> bytes | None:
+    """The data of a request's one input."""
+    try:
+        request = pb.Request.FromString(encoded)
+    except DecodeError:
+        return None
+    return request.inputs[0].data if len(request.inputs) == 1 else None
 
 
 def _parsed(encoded: Data) -> pb.Request:

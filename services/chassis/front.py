@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import grpc
 import structlog
 
-from services.chassis.grpc_server import bind
+from services.chassis.grpc_server import STATUS, bind
 from services.chassis.listening import CannotListenError, split_address
 from services.chassis.retry_hint import PUSHBACK
 from services.core.errors import INTERNAL, OK
@@ -25,7 +25,6 @@ log = structlog.get_logger()
 
 Metadata = Sequence[tuple[str, str | bytes]]
 _BATCH = 512  # events taken from the native front at a time
-_STATUS = {status.value[0]: status for status in grpc.StatusCode}
 
 
 class FrontHandler(Protocol):
@@ -215,7 +214,7 @@ class AioFront:
                 context.set_trailing_metadata(tuple(trailing))
             return bytes(value)
         try:
-            await context.abort(_STATUS.get(code, grpc.StatusCode.UNKNOWN), str(value), tuple(trailing or ()))
+            await context.abort(STATUS.get(code, grpc.StatusCode.UNKNOWN), str(value), tuple(trailing or ()))
         except grpc.aio.InternalError:  # the caller went away this very moment: that is a cancel, and no news
             raise asyncio.CancelledError from None
         return b""  # never: abort raises

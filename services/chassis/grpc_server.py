@@ -11,7 +11,7 @@ from services.chassis.listening import CannotListenError, probe
 from services.chassis.retry_hint import status_details
 from services.core.errors import ServingError
 
-_STATUS: dict[int, grpc.StatusCode] = {code.value[0]: code for code in grpc.StatusCode}
+STATUS: dict[int, grpc.StatusCode] = {code.value[0]: code for code in grpc.StatusCode}
 _LIMIT_BYTES = 64 << 20
 
 log = structlog.get_logger()
@@ -94,6 +94,6 @@ async def _abort(context: grpc.aio.ServicerContext, error: Exception, method: st
     if isinstance(error, grpc.aio.AbortError):
         raise error
     if isinstance(error, ServingError):
-        await context.abort(_STATUS.get(error.code, grpc.StatusCode.UNKNOWN), str(error), status_details(error))
+        await context.abort(STATUS.get(error.code, grpc.StatusCode.UNKNOWN), str(error), status_details(error))
     log.error("call_failed", method=method, exc_info=error)
     await context.abort(grpc.StatusCode.INTERNAL, "internal error")

@@ -10,7 +10,7 @@ import structlog
 from services.chassis.etcd import Change
 from services.chassis.link import Link, LinkClient, LinkHandler
 from services.core import keys
-from services.core.registry import ServiceRecord
+from services.core.registry import ServiceRecord, dial_address
 from services.core.spec import BadValueError
 from turnout.v1 import link_pb2 as pb
 
@@ -79,6 +79,4 @@ class Peers:
         except BadValueError as error:
             log.warning("peer_refused", key=change.key, reason=str(error))
             return ""
-        if record.local_socket and record.host == self._host:
-            return f"unix:{record.local_socket}"
-        return record.address
+        return dial_address(record, self._host)

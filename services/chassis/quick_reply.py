@@ -5,8 +5,7 @@ from typing import ClassVar
 
 from google.protobuf.message import DecodeError
 
-from services.core.known_headers import Data, KnownHeaders, field_end, other_data
-from services.core.protowire import varint
+from services.core.known_headers import Data, KnownHeaders, field_end
 from turnout.v1 import link_pb2 as pb
 
 # What such a reply begins with: id, expected_wait_us, total_ns, the seven of stages_ns; tag and fixed64 each.
@@ -99,14 +98,16 @@ class ReplyReader:
     def _learn(self, encoded: bytes, rest: bytes, reply: pb.Reply) -> None:
         if reply.code or len(reply.outputs) != 1 or len(reply.stages_ns) * 8 != STAGES_BYTES:
             return
-        data = reply.outputs[0].data
-        header_bytes = len(rest) - len(data)
-        if not data or not rest[:header_bytes].endswith(_DATA + varint(len(data))):
-            return
-        other = other_data(data)
-        try:
-            tried = pb.Reply.FromString(encoded[: len(encoded) - len(data)] + other)
-        except DecodeError:
-            return
-        if len(tried.outputs) == 1 and tried.outputs[0].data == other:
-            self._layouts.add(rest, header_bytes, ReplyLayout(reply))
+        numbers = encoded[: NUMBERS.size]
+        self._layouts.learn(
+            rest, reply.outputs[0].data, _DATA, lambda tried: _only_data(numbers + tried), ReplyLayout(reply)
+        )
+
+
+def _only_data(encoded: bytes) -> bytes | None:
+    """The data of a reply's one output."""
+    try:
+        reply = pb.Reply.FromString(encoded)
+    except DecodeError:
+        return None
+    return reply.outputs[0].data if len(reply.outputs) == 1 else None

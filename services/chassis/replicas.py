@@ -17,7 +17,7 @@ from services.chassis.link import Link, LinkClient
 from services.chassis.quick_reply import AnyReply, ReplyReader
 from services.core import keys
 from services.core.errors import UNAVAILABLE
-from services.core.registry import Endpoint
+from services.core.registry import Endpoint, dial_address
 from services.core.spec import BadValueError
 from turnout.v1 import link_pb2 as pb
 
@@ -36,7 +36,6 @@ class Replica:
         self.serving: dict[tuple[str, str], pb.Served] = {}
         self.outstanding_rows = 0
         self.is_draining = False
-        self.expected_wait_us = 0  # in its queue, as its last reply said
         self.named_by: set[str] = set()  # endpoint keys
         self._address = address
         self._on_change = on_change
@@ -120,13 +119,7 @@ class Replica:
                 entry[0](reply)
 
     def received(self, _link: Link, frame: pb.Frame) -> None:
-        pop = self._pending.pop
-        for reply in frame.replies[:]:  # a slice is made in C; iterating costs three times as much
-            entry = pop(reply.id, None)
-            if entry is not None:
-                self.outstanding_rows -= entry[1]
-                self.expected_wait_us = reply.expected_wait_us
-                entry[0](reply)
+        self._take(frame.replies[:])  # a slice is made in C; iterating costs three times as much
         if frame.HasField("serving"):
             self.serving = {(served.model, served.version): served for served in frame.serving.models}
             self._on_change()
@@ -206,8 +199,7 @@ class Replicas:
         await asyncio.gather(*(replica.close() for replica in self._by_address.values()), *self._closing)
 
     def _add(self, key: str, endpoint: Endpoint) -> None:
-        is_local = bool(endpoint.local_socket) and endpoint.host == self._host
-        address = f"unix:{endpoint.local_socket}" if is_local else endpoint.address
+        address = dial_address(endpoint, self._host)
         replica = self._by_address.get(address)
         if replica is None:
             replica = self._by_address[address] = Replica(address, self._hello, self._changed)

@@ -4,7 +4,10 @@ Protobuf writes fields in a fixed order, so the messages of one sender about one
 bytes again and again. Where those bytes are known, nothing behind them needs to be parsed (docs/adr/0005).
 """
 
+from collections.abc import Callable
 from typing import Generic, TypeVar
+
+from services.core.protowire import varint
 
 T = TypeVar("T")
 Data = bytes | memoryview
@@ -41,6 +44,20 @@ class KnownHeaders(Generic[T]):
                 return value, message[header_bytes:]
         return None
 
+    def learn(self, message: bytes, data: Data, field: bytes, read: Callable[[bytes], Data | None], value: T) -> None:
+        """Remember what is known of the header of `message`, if `data` surely is all that stands behind it.
+
+        `field`: the tag of the field that holds the data. `read` gives the data of a message, None when it has none;
+        it is tried with other data behind the same header, since bytes that look like the field may lie in another.
+        """
+        header_bytes = len(message) - len(data)
+        header = message[:header_bytes]
+        if not data or not header.endswith(field + varint(len(data))):
+            return
+        other = _other_data(data)
+        if read(header + other) == other:
+            self.add(message, header_bytes, value)
+
     def add(self, message: bytes, header_bytes: int, value: T) -> None:
         """Remember what is known of the first `header_bytes` of `message`, if they are few enough."""
         if header_bytes > _MOST_HEADER_BYTES:
@@ -56,7 +73,7 @@ class KnownHeaders(Generic[T]):
         self._lengths[len(message)] = known
 
 
-def other_data(data: Data) -> bytes:
+def _other_data(data: Data) -> bytes:
     """As many bytes that differ, to try whether a header really ends where its data begins."""
     other = bytes(len(data))
     return other if other != data else b"\xff" * len(data)

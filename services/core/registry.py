@@ -40,6 +40,13 @@ class ServiceRecord(Record):
     pid: int = 0
 
 
+def dial_address(record: Endpoint | ServiceRecord, host: str) -> str:
+    """Where a process on `host` dials: the record's Unix socket ("unix:/path") on its own host, else host:port."""
+    if record.local_socket and record.host == host:
+        return f"unix:{record.local_socket}"
+    return record.address
+
+
 class InventoryVersion(Record):
     """One version a pod knows, in Triton's words for its state."""
 

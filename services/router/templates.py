@@ -8,7 +8,7 @@ instead of 9 µs for parsing, checking and encoding (docs/adr/0005).
 from typing import NamedTuple
 
 from services.core.errors import InvalidRequestError
-from services.core.known_headers import KnownHeaders, other_data
+from services.core.known_headers import KnownHeaders
 from services.core.protowire import bytes_field, packed_field, tag, varint, varint_field
 from services.core.signature import Given
 from services.core.tensor import BYTES
@@ -67,13 +67,12 @@ def _encode(given: Given, target: Target, rows: int, data_bytes: int) -> Plan:
     return Plan(rows, head, rest)
 
 
-def _is_whole(header: bytes, data: bytes | memoryview) -> bool:
-    """Whether other data behind `header` is read as the tensor's: it could stand within another field."""
-    other = other_data(data)
+def _first_data(payload: bytes) -> bytes | None:
+    """The data of a message's first tensor."""
     try:
-        return bytes(parse_request(header + other).inputs[0].data) == other
+        return bytes(parse_request(payload).inputs[0].data)
     except InvalidRequestError:
-        return False
+        return None
 
 
 class Templates:
@@ -87,10 +86,6 @@ class Templates:
         """Remember the header of a request that is likely to come again: one raw tensor, no id, no parameters."""
         if len(inference.inputs) != 1 or inference.id or inference.parameters:
             return
-        data = inference.inputs[0].data
         if inference.inputs[0].datatype == BYTES:  # right or wrong by its content, not only by its length
             return
-        header_bytes = len(payload) - len(data)
-        header = payload[:header_bytes]
-        if data and header.endswith(_RAW + varint(len(data))) and _is_whole(header, data):
-            self._known.add(payload, header_bytes, Template(inference))
+        self._known.learn(payload, inference.inputs[0].data, _RAW, _first_data, Template(inference))

@@ -1,6 +1,6 @@
 import pytest
 
-from services.core.registry import ConfigStatus, Endpoint, Inventory, InventoryVersion, ServiceRecord
+from services.core.registry import ConfigStatus, Endpoint, Inventory, InventoryVersion, ServiceRecord, dial_address
 from services.core.spec import BadValueError
 
 NO_NAME = " is no name: letters, digits, '.', '_' and '-', at most 128, the first a letter or digit"
@@ -49,3 +49,13 @@ def test_a_strange_record_is_refused(
         kind.parse(raw)
 
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("socket", "host", "expected"),
+    [("/run/a.sock", "here", "unix:/run/a.sock"), ("/run/a.sock", "there", "1.2.3.4:5"), ("", "here", "1.2.3.4:5")],
+)
+def test_a_socket_is_dialled_on_its_own_host_only(socket: str, host: str, expected: str) -> None:
+    record = ServiceRecord(address="1.2.3.4:5", local_socket=socket, host=host)
+
+    assert dial_address(record, "here") == expected
