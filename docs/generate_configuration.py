@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from services.batcher.config import BatcherConfig
 from services.chassis.config import ServiceConfig
+from services.core import model_spec
 from services.core.feature_spec import Column, FeatureViewSpec
 from services.core.model_spec import Access, Batching, FeatureUse, Limits, ModelSpec, Placement, VersionPolicy
 from services.core.route_spec import Canary, Fallback, Match, RouteSpec
@@ -34,7 +35,22 @@ SERVICES: dict[str, type[ServiceConfig]] = {
     "shadow": ShadowConfig,
 }
 KEYS: dict[str, tuple[type[BaseModel], ...]] = {
-    "models/MODEL": (ModelSpec, Placement, VersionPolicy, Batching, Limits, FeatureUse, Access),
+    "models/MODEL": (
+        ModelSpec,
+        Placement,
+        VersionPolicy,
+        Batching,
+        model_spec.QueuePolicy,
+        model_spec.Padding,
+        model_spec.SequenceBatching,
+        model_spec.Direct,
+        model_spec.Oldest,
+        model_spec.ControlInput,
+        model_spec.SequenceState,
+        Limits,
+        FeatureUse,
+        Access,
+    ),
     "routes/MODEL": (RouteSpec, Canary, Match, Fallback),
     "feature_views/VIEW": (FeatureViewSpec, Column),
 }
@@ -174,11 +190,14 @@ def _one_kind(field: dict[str, Any]) -> str:
         return f"[{(name := field['$ref'].rpartition('/')[2])}](#{name.lower()})"
     if "enum" in field:
         return ", ".join(f"`{value}`" for value in field["enum"])
+    if field.get("type") == "array" and "prefixItems" in field:
+        return f"list of {len(field['prefixItems'])}: {_one_kind(field['prefixItems'][0])}"
     if field.get("type") == "array":
         return f"list of {_one_kind(field['items'])}"
     if field.get("type") == "object":
         inner = field.get("additionalProperties")
-        return f"object of {_one_kind(inner)}" if isinstance(inner, dict) and "type" in inner else "object"
+        is_told = isinstance(inner, dict) and bool({"type", "$ref"} & inner.keys())
+        return f"object of {_one_kind(inner)}" if is_told else "object"
     formats = {"date-time": "date and time with zone", "path": "path"}
     types = {"string": "text", "integer": "whole number", "boolean": "true or false"}
     named = str(field.get("type", "any"))

@@ -1,19 +1,14 @@
 """One worker process as its batcher sees it: the link to it, and the batches on it."""
 
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from services.batcher.assemble import encoded
 from services.batcher.request import Pending
 from services.batcher.search import Search
 from services.chassis.link import Link
-from services.core.known_headers import Data
 from services.core.names import ModelVersion
-from services.core.protowire import bytes_field, packed_field, tag, varint, varint_field
 from services.core.signature import Signature
-
-_ID = struct.Struct("<BQ")  # tag and fixed64
-_JOINED_BYTES = 64 << 10  # of an input that is joined here; a larger one is joined on its way into the socket
 
 
 class Batch:
@@ -68,7 +63,7 @@ class Worker:
         facts = self.facts
         number, self._next = self._next, self._next + 1
         self.in_flight[number] = batch
-        self._link.send_encoded(*encoded(number, facts, batch))
+        self._link.send_encoded(*encoded(number, facts.name, facts.signature, batch.rows, batch.members))
         batch.sent_ns = self._clock()
         self.busy_until_ns = max(self.busy_until_ns, batch.sent_ns) + int(expected_ns)
 
@@ -86,28 +81,3 @@ class Worker:
         self.busy_until_ns = now_ns
         if self.in_flight:
             self.busy_until_ns += int(sum([expected_ns(batch.cost) for batch in self.in_flight.values()]))
-
-
-def encoded(number: int, facts: WorkerFacts, batch: Batch) -> list[Data]:
-    """`batch` as Frame.requests (see link.proto), in parts: members' bytes are copied but once, into the frame."""
-    members, name = batch.members, facts.name
-    parts: list[Data] = [
-        _ID.pack(0x09, number)
-        + bytes_field(2, name.model.encode())
-        + bytes_field(3, name.version.encode())
-        + varint_field(4, batch.rows)
-    ]
-    if len(members) == 1:
-        parts += [bytes_field(7, output.encode()) for output in members[0].wanted]
-        parts.append(bytes_field(12, members[0].request_id.encode()))
-    rows = [batch.rows] if facts.signature.batches else []
-    for position, spec in enumerate(facts.signature.inputs):
-        data: list[Data] = [member.inputs[position] for member in members]
-        size = sum(map(len, data))
-        if size <= _JOINED_BYTES:
-            data = [b"".join(data)]
-        tensor = bytes_field(1, spec.name.encode()) + bytes_field(2, spec.datatype.encode())
-        tensor += packed_field(3, [*rows, *members[0].bucket.inner[position]]) + tag(4, 2) + varint(size)
-        parts.append(tag(6, 2) + varint(len(tensor) + size) + tensor)
-        parts += data
-    return [tag(2, 2) + varint(sum(map(len, parts))), *parts]

@@ -42,10 +42,13 @@ class Signature:
         """16 hex digits that differ when anything a caller could notice differs."""
         return hashlib.sha256(repr((self.inputs, self.outputs, self.batches)).encode()).hexdigest()[:16]
 
-    def without(self, names: frozenset[str]) -> "Signature":
-        """The signature as the caller sees it when `names` are filled by features."""
+    def without(self, inputs: frozenset[str], outputs: frozenset[str] = frozenset()) -> "Signature":
+        """The signature as the caller sees it when the mesh fills `inputs` in and keeps `outputs` to itself."""
         return Signature(
-            tuple(spec for spec in self.inputs if spec.name not in names), self.outputs, self.batches, self.platform
+            tuple(spec for spec in self.inputs if spec.name not in inputs),
+            tuple(spec for spec in self.outputs if spec.name not in outputs),
+            self.batches,
+            self.platform,
         )
 
 

@@ -1,0 +1,54 @@
+"""A batch as it goes to its worker: one tensor an input, the members' rows one after the other."""
+
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from services.batcher.request import Pending
+from services.core.known_headers import Data
+from services.core.names import ModelVersion
+from services.core.protowire import bytes_field, packed_field, tag, varint, varint_field
+from services.core.signature import Signature
+
+_ID = struct.Struct("<BQ")  # tag and fixed64
+_JOINED_BYTES = 64 << 10  # of an input that is joined here; a larger one is joined on its way into the socket
+
+
+class Joined(NamedTuple):
+    """One input of a batch, in pieces that follow each other."""
+
+    name: str
+    datatype: str
+    shape: list[int]
+    pieces: list[Data]
+    size: int  # bytes of all pieces
+
+
+def joined(signature: Signature, rows: int, members: Sequence[Pending]) -> list[Joined]:
+    """The inputs of a batch of `members`, as the model takes them."""
+    inputs = []
+    before = [rows] if signature.batches else []
+    for position, spec in enumerate(signature.inputs):
+        pieces: list[Data] = [member.inputs[position] for member in members]
+        shape = [*before, *members[0].bucket.inner[position]]
+        inputs.append(Joined(spec.name, spec.datatype, shape, pieces, sum(map(len, pieces))))
+    return inputs
+
+
+def encoded(number: int, name: ModelVersion, signature: Signature, rows: int, members: Sequence[Pending]) -> list[Data]:
+    """A batch as Frame.requests (see link.proto), in parts: members' bytes are copied but once, into the frame."""
+    parts: list[Data] = [
+        _ID.pack(0x09, number)
+        + bytes_field(2, name.model.encode())
+        + bytes_field(3, name.version.encode())
+        + varint_field(4, rows)
+    ]
+    if len(members) == 1:
+        parts += [bytes_field(7, output.encode()) for output in members[0].wanted]
+        parts.append(bytes_field(12, members[0].request_id.encode()))
+    for name_, datatype, shape, pieces, size in joined(signature, rows, members):
+        tensor = bytes_field(1, name_.encode()) + bytes_field(2, datatype.encode())
+        tensor += packed_field(3, shape) + tag(4, 2) + varint(size)
+        parts.append(tag(6, 2) + varint(len(tensor) + size) + tensor)
+        parts += [b"".join(pieces)] if size <= _JOINED_BYTES else pieces
+    return [tag(2, 2) + varint(sum(map(len, parts))), *parts]
