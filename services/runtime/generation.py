@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from services.core.model_spec import ModelSpec
+from services.core.model_spec import ControlInput, ModelSpec, SequenceState
 from services.runtime.supervisor import Bounds, Supervisor
 from services.runtime.wanted import Progress
 from turnout.v1 import runtime_pb2 as pb
@@ -18,6 +18,8 @@ class Plan(NamedTuple):
     framework: str
     file: str
     trusted: bool
+    states: tuple[SequenceState, ...] = ()
+    controls: tuple[ControlInput, ...] = ()
 
 
 class Generation:

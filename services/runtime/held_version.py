@@ -8,7 +8,7 @@ from typing import Any
 
 import structlog
 
-from services.core.model_spec import ModelSpec
+from services.core.model_spec import ModelSpec, SequenceBatching
 from services.core.names import ModelVersion
 from services.core.registry import InventoryVersion
 from services.runtime.artifact_cache import ArtifactCache, ChangedError, Fetched
@@ -62,7 +62,11 @@ class HeldVersion:
         fetched = self._fetched
         if fetched is not None and fetched.found is not None:
             file = fetched.found.file
-            plan = Plan(*self.identity, fetched.digest, fetched.found.framework, str(file), spec.trusted)
+            sequences = spec.batching.sequence_batching or SequenceBatching()
+            plan = Plan(
+                *self.identity, fetched.digest, fetched.found.framework, str(file), spec.trusted,
+                sequences.state, sequences.control_input,
+            )  # fmt: skip
             self._advance(plan, spec)
         elif self.current is not None:
             self.current.adjust(spec, self._let_go)

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from services.core.model_spec import ControlInput, SequenceState
 from services.core.names import ModelName, Version
 from services.core.spec import Spec
 
@@ -19,6 +20,8 @@ class Job(Spec):
     trusted: bool = False
     threads: int = 1
     max_batch_size: int = 1  # rows of the larger warm-up
+    states: tuple[SequenceState, ...] = ()  # what sequences keep between their runs
+    controls: tuple[ControlInput, ...] = ()  # what the batcher tells the model of them
     quiet_s: float = 1.0  # silence after which a worker that drains is done
     log_level: str = "info"
     # Filled in when the process is started.

@@ -23,6 +23,7 @@ from services.runtime.backends import Backend, BadArtifactError, Options, backen
 from services.runtime.executor import Executor
 from services.runtime.faults import describe
 from services.runtime.job import Job
+from services.runtime.sequence_state import fitted
 from services.runtime.stamp import Stamp
 from services.runtime.warm_up import checked, warm_up
 from turnout.v1 import link_pb2 as pb
@@ -61,7 +62,9 @@ def load(job: Job) -> tuple[Backend, Signature, str]:
     backend = backend_for(job.framework)
     signature = backend.load(job.file, Options(trusted=job.trusted, threads=job.threads))
     loaded_s = time.monotonic() - began
-    signature, note = checked(backend.run, signature)
+    signature, note = fitted(signature, job.states, job.controls)
+    if not note:
+        signature, note = checked(backend.run, signature)
     if note:
         log.warning("batching_switched_off", reason=note)
     try:
