@@ -111,6 +111,11 @@ class Executor:
             self._loop.call_soon(self._next)
 
     def _execute(self, link: Link, request: pb.Request) -> None:
+        self._run_one(link, request)
+        if self._states is not None:
+            self._states.close(link, request.sequence_rows[:])
+
+    def _run_one(self, link: Link, request: pb.Request) -> None:
         try:
             inputs = self._decode(request)
             if self._states is not None:

@@ -71,10 +71,12 @@ class SequenceStates:
             self._check(name, array, spec, len(rows))
         kept = self._kept.setdefault(peer, {})
         for position, entry in enumerate(rows):
-            if entry & ENDS:
-                kept.pop(entry >> SHIFT, None)
-            elif entry:  # a copy: a view would hold the whole batch
+            if entry and not entry & ENDS:  # a copy: a view would hold the whole batch
                 kept[entry >> SHIFT] = [(array[position] if self._batches else array).copy() for array in arrays]
+
+    def close(self, peer: Hashable, rows: Sequence[int]) -> None:
+        """Forget the sequences that end with a batch, however it went."""
+        self.forget(peer, [entry >> SHIFT for entry in rows if entry & ENDS])
 
     def _joined(self, position: int, known: list[list[NDArray] | None]) -> NDArray:
         first = self._first[position]

@@ -240,6 +240,9 @@ async def test_state_stays_with_the_worker_until_its_sequence_its_peer_or_its_ba
 
     assert run(1, (1 << 2 | 2, 5), (0, 0), (2 << 2 | 2, 7)) == (0, [5, 0, 7])
     assert run(2, (2 << 2, 1), (1 << 2, 1)) == (0, [8, 6])
+    assert run(9, (9 << 2 | 2, 5)) == (0, [5])
+    assert run(10, (9 << 2 | 1, 100))[0] == 13
+    assert run(11, (9 << 2, 1))[0] == 3
     assert run(3, (1 << 2, 100)) == (13, "OverflowError: too much")
     assert run(4, (1 << 2 | 1, 1), (2 << 2, 1)) == (0, [7, 9])
     assert run(5, (1 << 2, 1)) == (3, "sequence 1 has no state here: it did not start here, or is over")

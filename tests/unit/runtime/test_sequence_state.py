@@ -62,6 +62,7 @@ def test_a_sequence_that_is_over_keeps_nothing(how: str) -> None:
     kept.keep("link", [row(1, start=True)], after([1, 2]))
     if how == "end":
         kept.keep("link", [row(1, end=True)], after([1, 2]))
+        kept.close("link", [row(1, end=True)])
     else:
         kept.forget("link", [1, 9] if how == "over" else None)
 
