@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 from math import ceil
-from typing import NamedTuple, Self
+from typing import Self
 
-from services.core.model_spec import Batching, ControlInput
+from services.core.batching_spec import Batching, ControlInput
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,25 +54,18 @@ class SequencePolicy:
         )
 
 
-class Departure(NamedTuple):
-    """What leaves: at most `rows`, not before `at_ns`."""
-
-    rows: int
-    at_ns: int
-
-
-def departure(policy: SequencePolicy, ready: int, seated: int, oldest_ns: int, now_ns: int) -> Departure:
-    """When a batch must leave for which a worker is free: `ready` of its `seated` sequences have a request.
+def departure(policy: SequencePolicy, ready: int, seated: int, oldest_ns: int, now_ns: int) -> tuple[int, int]:
+    """Most rows of the next batch, and when it must leave: `ready` of a worker's `seated` sequences have a request.
 
     The one that has waited longest is ready since `oldest_ns`. No batch waits when there is nobody to wait for.
     """
     most = policy.most_rows
     if not policy.delay_ns or ready >= most or ready >= seated:
-        return Departure(most, now_ns)
+        return most, now_ns
     last_ns = oldest_ns + policy.delay_ns
     if now_ns >= last_ns:
-        return Departure(most, now_ns)
+        return most, now_ns
     for preferred in reversed(policy.preferred_rows):
         if ready >= preferred:
-            return Departure(most if policy.direct else preferred, now_ns)
-    return Departure(most, last_ns)
+            return most if policy.direct else preferred, now_ns
+    return most, last_ns

@@ -6,7 +6,9 @@ the other. Sequences without a place wait, in order, until one is free.
 
 from collections.abc import Hashable, Iterator
 from heapq import heappop, heappush
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
+
+from services.batcher.policy import FOREVER_NS
 
 T = TypeVar("T")
 Id = int | str
@@ -23,7 +25,12 @@ _WHY = (
     "it was begun anew",
 )
 _REMEMBERED = 4096  # sequences that are over, so that later requests are told why
-FOREVER_NS = 1 << 62
+
+
+class Home(Protocol):
+    """A worker, as a sequence sees it. Compared by identity."""
+
+    accepting: bool  # takes new sequences
 
 
 class Sequence(Generic[T]):
@@ -45,16 +52,15 @@ class Sequence(Generic[T]):
 
 
 class Host(Generic[T]):
-    """A worker as a place for `capacity` sequences at once."""
+    """A worker with places for `capacity` sequences."""
 
-    __slots__ = ("_free", "capacity", "is_closing", "key", "over", "ready", "seated")
+    __slots__ = ("_free", "capacity", "home", "over", "ready", "seated")
 
-    def __init__(self, key: Hashable, capacity: int) -> None:
-        self.key = key
+    def __init__(self, home: Home, capacity: int) -> None:
+        self.home = home
         self.capacity = capacity
         self.seated: dict[int, Sequence[T]] = {}  # by row
         self.ready: dict[Sequence[T], int] = {}  # may run, in order; since when
-        self.is_closing = False  # takes no new ones
         self.over: list[int] = []  # numbers that the worker may forget, and was not told of
         self._free = list(range(capacity))
 
@@ -80,7 +86,7 @@ class Sequences(Generic[T]):
 
     def __init__(self, idle_ns: int) -> None:
         self.idle_ns = idle_ns  # silence that ends a sequence
-        self.hosts: dict[Hashable, Host[T]] = {}
+        self.hosts: dict[Home, Host[T]] = {}
         self.backlog: dict[Sequence[T], None] = {}  # without a place, in order
         self.ended = [0] * len(REASONS)
         self._numbers = 0
@@ -189,14 +195,15 @@ class Sequences(Generic[T]):
 
     # -- workers
 
-    def open(self, key: Hashable, capacity: int, now_ns: int) -> None:
+    def open(self, home: Home, capacity: int, now_ns: int) -> Host[T]:
         """A worker takes sequences from now on."""
-        self.hosts[key] = Host(key, capacity)
+        host = self.hosts[home] = Host(home, capacity)
         self._promote(now_ns)
+        return host
 
-    def close(self, key: Hashable, now_ns: int) -> list[T]:
+    def close(self, home: Home, now_ns: int) -> list[T]:
         """A worker is gone, and with it its sequences; the requests that waited."""
-        host = self.hosts.pop(key, None)
+        host = self.hosts.pop(home, None)
         if host is None:
             return []
         seated = list(host.seated.values())
@@ -227,7 +234,7 @@ class Sequences(Generic[T]):
     def _promote(self, now_ns: int) -> None:
         """Give free places to those who wait for one, on the worker that has the most."""
         while self.backlog:
-            open_ = [host for host in self.hosts.values() if host.free and not host.is_closing]
+            open_ = [host for host in self.hosts.values() if host.free and host.home.accepting]
             if not open_:
                 return
             host = max(open_, key=lambda each: each.free / each.capacity)

@@ -8,7 +8,8 @@ from typing import Any
 
 import structlog
 
-from services.core.model_spec import ModelSpec, SequenceBatching
+from services.core.batching_spec import SequenceBatching
+from services.core.model_spec import ModelSpec
 from services.core.names import ModelVersion
 from services.core.registry import InventoryVersion
 from services.runtime.artifact_cache import ArtifactCache, ChangedError, Fetched

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from services.core.model_spec import ControlInput, SequenceState
+from services.core.batching_spec import ControlInput, SequenceState
 from services.core.names import ModelName, Version
 from services.core.spec import Spec
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.core.arrays import DATATYPE_OF, NUMPY_DTYPE
-from services.core.model_spec import ControlInput, SequenceState
+from services.core.batching_spec import ControlInput, SequenceState
 from services.core.signature import Signature, TensorSpec
 from services.runtime.backends import Arrays, BadArtifactError
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.batcher.sequences import CANCELLED, Sequence, Sequences
-from services.core.model_spec import SequenceState
+from services.core.batching_spec import SequenceState
 from services.core.signature import Signature, TensorSpec
 from services.runtime.sequence_state import SequenceStates
 
@@ -26,9 +26,13 @@ class Request:
     outcomes: list[str] = field(default_factory=list)
 
 
-@dataclass
+class Worker(SequenceStates):
+    accepting = True
+
+
+@dataclass(eq=False)
 class Batch:
-    worker: str
+    worker: Worker
     members: list[tuple[Sequence[Request], Request]]
     rows: list[int]
     sums: list[int]
@@ -41,20 +45,17 @@ class World:
         self.now = 0
         self.capacity = capacity
         self.all: Sequences[Request] = Sequences(IDLE_NS)
-        self.workers: dict[str, SequenceStates] = {}
+        self.workers: list[Worker] = []
         self.requests: list[Request] = []
         self.flying: list[Batch] = []
         self.expected: defaultdict[int, list[int]] = defaultdict(list)  # by sequence number: values in order of arrival
         self.done: defaultdict[int, int] = defaultdict(int)  # by sequence number: requests that ran
         self.homes: dict[int, object] = {}
-        self._hired = 0
         self.hire()
 
     def hire(self) -> None:
-        self._hired += 1
-        name = f"w{self._hired}"
-        self.workers[name] = SequenceStates(STATES, SIGNATURE)
-        self.all.open(name, self.capacity, self.now)
+        self.workers.append(Worker(STATES, SIGNATURE))
+        self.all.open(self.workers[-1], self.capacity, self.now)
 
     def send(self, name: int, value: int, *, start: bool, end: bool, owner: int) -> None:
         if not start and self.all.find(name) is None:
@@ -69,19 +70,20 @@ class World:
         if not hosts:
             return
         host = hosts[pick % len(hosts)]
-        batch = Batch(str(host.key), [], [], [])
+        worker = next(worker for worker in self.workers if worker is host.home)
+        batch = Batch(worker, [], [], [])
         for sequence in list(host.ready)[:most]:
             request, starts, ends = self.all.take(sequence)
             batch.members.append((sequence, request))
             batch.rows.append(sequence.number << 2 | starts << 1 | ends)
-            assert self.homes.setdefault(sequence.number, host.key) == host.key
+            assert self.homes.setdefault(sequence.number, worker) is worker
         over, host.over = host.over, []
-        states, values = self.workers[batch.worker], [request.value for _, request in batch.members]
-        states.forget("link", over)
-        before = states.before("link", batch.rows, len(batch.rows))["before"]
+        values = [request.value for _, request in batch.members]
+        worker.forget("link", over)
+        before = worker.before("link", batch.rows, len(batch.rows))["before"]
         after = before + np.array(values)
-        states.keep("link", batch.rows, {"y": after, "after": after})
-        states.close("link", batch.rows)
+        worker.keep("link", batch.rows, {"y": after, "after": after})
+        worker.close("link", batch.rows)
         batch.sums = after.tolist()
         self.flying.append(batch)
 
@@ -101,14 +103,13 @@ class World:
             self.refuse(self.all.end(everyone[pick % len(everyone)], CANCELLED, self.now))
 
     def kill(self, pick: int) -> None:
-        name = sorted(self.workers)[pick % len(self.workers)]
-        self.refuse(self.all.close(name, self.now))
-        for batch in [batch for batch in self.flying if batch.worker == name]:
+        worker = self.workers.pop(pick % len(self.workers))
+        self.refuse(self.all.close(worker, self.now))
+        for batch in [batch for batch in self.flying if batch.worker is worker]:
             self.flying.remove(batch)
             for sequence, request in batch.members:
                 request.outcomes.append("lost")
                 self.all.landed(sequence, self.now)
-        del self.workers[name]
         self.hire()
 
     def refuse(self, requests: list[Request]) -> None:
@@ -145,13 +146,13 @@ class World:
 
     def finish(self) -> None:
         """Let everything run to its end, and every worker hear of what is over."""
-        while any(host.ready for host in self.all.hosts.values()) or self.flying:
+        while len(self.all) or self.flying:
             self.launch(0, self.capacity)
             self.land(0)
-        self.now += IDLE_NS + 1
-        self.all.expire(self.now)
-        for host in self.all.hosts.values():
-            self.workers[str(host.key)].forget("link", host.over)
+            self.now += 1
+            self.all.expire(self.now)
+        for worker in self.workers:
+            worker.forget("link", self.all.hosts[worker].over)
 
 
 small = st.integers(0, 3)
@@ -178,5 +179,5 @@ def test_every_sum_is_its_sequences_own_and_every_request_ends_once(capacity: in
 
     assert [request.outcomes for request in world.requests if len(request.outcomes) != 1] == []
     assert len(world.all) == 0
-    assert [len(states) for states in world.workers.values()] == [0] * len(world.workers)
+    assert [len(worker) for worker in world.workers] == [0] * len(world.workers)
     assert sum(world.all.ended) == len(world.expected)

@@ -1,7 +1,7 @@
 import pytest
 
-from services.batcher.sequence_policy import Departure, SequencePolicy, departure
-from services.core.model_spec import Batching
+from services.batcher.sequence_policy import SequencePolicy, departure
+from services.core.batching_spec import Batching
 
 MS = 1_000_000
 
@@ -51,22 +51,22 @@ OLDEST = policy(oldest={**DELAY, "max_candidate_sequences": 16, "preferred_batch
 @pytest.mark.parametrize(
     ("given", "ready", "seated", "waited_ms", "expected"),
     [
-        (policy(), 1, 8, 0, Departure(8, 0)),
-        (policy(direct=DELAY), 1, 8, 0, Departure(8, 0)),
-        (DIRECT, 2, 8, 0, Departure(8, 5 * MS)),
-        (DIRECT, 2, 8, 4.9, Departure(8, 5 * MS)),
-        (DIRECT, 2, 8, 5, Departure(8, 5 * MS)),
-        (DIRECT, 3, 8, 0, Departure(8, 0)),
-        (DIRECT, 2, 2, 0, Departure(8, 0)),
-        (OLDEST, 1, 9, 1, Departure(8, 5 * MS)),
-        (OLDEST, 3, 9, 1, Departure(2, 1 * MS)),
-        (OLDEST, 5, 9, 1, Departure(4, 1 * MS)),
-        (OLDEST, 8, 9, 1, Departure(8, 1 * MS)),
-        (OLDEST, 1, 1, 1, Departure(8, 1 * MS)),
-        (OLDEST, 3, 9, 6, Departure(8, 6 * MS)),
+        (policy(), 1, 8, 0, (8, 0)),
+        (policy(direct=DELAY), 1, 8, 0, (8, 0)),
+        (DIRECT, 2, 8, 0, (8, 5 * MS)),
+        (DIRECT, 2, 8, 4.9, (8, 5 * MS)),
+        (DIRECT, 2, 8, 5, (8, 5 * MS)),
+        (DIRECT, 3, 8, 0, (8, 0)),
+        (DIRECT, 2, 2, 0, (8, 0)),
+        (OLDEST, 1, 9, 1, (8, 5 * MS)),
+        (OLDEST, 3, 9, 1, (2, 1 * MS)),
+        (OLDEST, 5, 9, 1, (4, 1 * MS)),
+        (OLDEST, 8, 9, 1, (8, 1 * MS)),
+        (OLDEST, 1, 1, 1, (8, 1 * MS)),
+        (OLDEST, 3, 9, 6, (8, 6 * MS)),
     ],
 )
 def test_a_batch_waits_for_sequences_that_have_a_place_and_never_longer_than_the_delay(
-    given: SequencePolicy, ready: int, seated: int, waited_ms: float, expected: Departure
+    given: SequencePolicy, ready: int, seated: int, waited_ms: float, expected: tuple[int, int]
 ) -> None:
     assert departure(given, ready, seated, 0, int(waited_ms * MS)) == expected

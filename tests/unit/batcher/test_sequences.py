@@ -1,9 +1,13 @@
 import pytest
 
 from services.batcher import sequences as module
-from services.batcher.sequences import CANCELLED, FOREVER_NS, IDLE, LINK, REASONS, WORKER, Sequence, Sequences
+from services.batcher.sequences import CANCELLED, FOREVER_NS, IDLE, LINK, REASONS, WORKER, Host, Sequence, Sequences
 
 IDLE_NS = 100
+
+
+class Worker:
+    accepting = True
 
 
 class Table:
@@ -12,8 +16,9 @@ class Table:
     def __init__(self, *capacities: int) -> None:
         self.now = 0
         self.all: Sequences[str] = Sequences(IDLE_NS)
-        for number, capacity in enumerate(capacities):
-            self.all.open(f"w{number}", capacity, 0)
+        self.workers = [Worker() for _ in capacities]
+        for worker, capacity in zip(self.workers, capacities, strict=True):
+            self.all.open(worker, capacity, 0)
 
     def add(self, name: int | str, request: str = "r", *, start: bool = False, end: bool = False) -> Sequence[str]:
         return self.all.add(name, request, "router", self.now, start=start, end=end)
@@ -21,8 +26,11 @@ class Table:
     def start(self, name: int | str, request: str = "r", *, end: bool = False) -> Sequence[str]:
         return self.add(name, request, start=True, end=end)
 
-    def ready(self, host: str = "w0") -> list[int | str]:
-        return [sequence.id for sequence in self.all.hosts[host].ready]
+    def host(self, number: int = 0) -> Host[str]:
+        return self.all.hosts[self.workers[number]]
+
+    def ready(self, number: int = 0) -> list[int | str]:
+        return [sequence.id for sequence in self.host(number).ready]
 
     def run(self, sequence: Sequence[str]) -> tuple[str, bool, bool]:
         """Run its next request."""
@@ -53,7 +61,7 @@ def test_a_sequence_of_one_request_starts_and_ends_with_it() -> None:
     table = Table(1)
 
     assert table.run(table.start(1, end=True)) == ("r", True, True)
-    assert table.all.hosts["w0"].over == []
+    assert table.host().over == []
     assert table.all.find(1) is None
 
 
@@ -73,10 +81,10 @@ def test_sequences_without_a_place_wait_in_order() -> None:
 def test_a_newcomer_goes_where_most_places_are_free_and_takes_the_lowest_row() -> None:
     table = Table(2, 4)
 
-    hosts = [(table.start(n).host, n) for n in range(6)]
+    hosts = [table.start(n).host for n in range(6)]
 
-    assert [host.key for host, _ in hosts if host] == ["w0", "w1", "w1", "w0", "w1", "w1"]
-    assert sorted(table.all.hosts["w1"].seated) == [0, 1, 2, 3]
+    assert [host is table.host(1) for host in hosts] == [False, True, True, False, True, True]
+    assert sorted(table.host(1).seated) == [0, 1, 2, 3]
 
 
 def test_a_place_that_is_free_again_is_taken_before_those_above_it() -> None:
@@ -95,7 +103,7 @@ def test_a_start_of_an_active_sequence_lets_what_waits_run_and_begins_anew() -> 
 
     assert table.all.find(1) is new
     assert table.run(old) == ("old", True, False)
-    assert table.all.hosts["w0"].over == [old.number]
+    assert table.host().over == [old.number]
     assert table.run(new) == ("new", True, False)
     assert table.ended() == {"restarted": 1}
     assert old.number != new.number
@@ -143,7 +151,7 @@ def test_one_look_ends_all_that_were_silent() -> None:
 
     assert table.all.expire(IDLE_NS) == 1000
     assert (len(table.all), table.all.expiry_ns) == (0, FOREVER_NS)
-    assert len(table.all.hosts["w0"].over) == 1000
+    assert len(table.host().over) == 1000
 
 
 @pytest.mark.parametrize("where", ["queue", "worker"])
@@ -158,7 +166,7 @@ def test_a_cancelled_request_ends_its_sequence_and_those_behind_it_are_told(wher
 
     assert table.all.end(sequence, CANCELLED, 0) == (["b"] if running else ["a", "b"])
     assert table.ready() == [2]
-    assert table.all.hosts["w0"].over == ([sequence.number] if running else [])
+    assert table.host().over == ([sequence.number] if running else [])
     table.all.landed(sequence, 0)
     assert table.ready() == [2]
     assert table.ended() == {"cancelled": 1}
@@ -200,20 +208,20 @@ def test_the_sequences_of_a_lost_worker_are_over_and_those_who_wait_go_elsewhere
     table.all.take(sequences[0])
     table.add(1, "behind")
 
-    assert table.all.close("w0", 0) == ["behind"]
-    assert table.all.close("w0", 0) == []
-    assert table.ready("w1") == [2]
+    assert table.all.close(table.workers[0], 0) == ["behind"]
+    assert table.all.close(table.workers[0], 0) == []
+    assert table.ready(1) == [2]
     assert [sequence.id for sequence in table.all.backlog] == [3]
     assert table.ended() == {REASONS[WORKER]: 1}
     assert table.all.why_over(1) == "the process that held its state is gone"
-    table.all.open("w2", 1, 0)
-    assert table.ready("w2") == [3]
+    newcomer = table.all.open(Worker(), 1, 0)
+    assert [sequence.id for sequence in newcomer.ready] == [3]
 
 
 def test_a_worker_that_closes_keeps_its_sequences_and_takes_no_new_ones() -> None:
     table = Table(2)
     sequence = table.start(1)
-    table.all.hosts["w0"].is_closing = True
+    table.workers[0].accepting = False
     table.start(2)
 
     assert table.run(sequence) == ("r", True, False)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from services.core.model_spec import ControlInput, SequenceState
+from services.core.batching_spec import ControlInput, SequenceState
 from services.core.signature import Signature, TensorSpec
 from services.runtime import sequence_state
 from services.runtime.backends import BadArtifactError
