@@ -1,6 +1,7 @@
 """The batcher of one model version: asks the policy and acts, driven by arrivals, replies and one alarm."""
 
 from collections.abc import Callable, Iterator
+from typing import ClassVar, NamedTuple
 
 import structlog
 
@@ -31,8 +32,19 @@ _ORPHAN_NS = 1_000_000_000  # without a worker for so long, those waiting are to
 log = structlog.get_logger()
 
 
+class Parts(NamedTuple):
+    """What a batcher is made of."""
+
+    queue: type[Queue]
+    lobby: type[Lobby]
+    recovery: type[Recovery]
+    launcher: type[Launcher]
+
+
 class Batcher:
     """Queue, workers and recovery of one model version. Every request it accepts gets exactly one outcome."""
+
+    parts: ClassVar[Parts] = Parts(Queue, Lobby, Recovery, Launcher)
 
     def __init__(
         self,
@@ -49,17 +61,18 @@ class Batcher:
         self.service = ServiceTime()
         self.tuner = Tuner(policy)
         self._signature = signature  # the artifact's
-        self._queue = Queue()
+        parts = self.parts
+        self._queue = parts.queue()
         self._alarm = Alarm(call_later, self._rung)
         door = Door(name, policy, self._queue, self.service, self.workers)
         intake = _intake(name, signature, policy)
-        self.lobby = Lobby(name, intake, self._queue, self.service, door, self._alarm, clock)
-        self._recovery = Recovery(self.lobby)
+        self.lobby = parts.lobby(name, intake, self._queue, self.service, door, self._alarm, clock)
+        self._recovery = parts.recovery(self.lobby)
         self._layouts = Layouts()
         self._clock = clock
         self._draining = False
         self._orphaned_ns = FOREVER_NS  # when those waiting are told that there is no worker
-        self.launcher = Launcher(self.lobby, self._recovery, self.workers, self.tuner, device, self._alarm)
+        self.launcher = parts.launcher(self.lobby, self._recovery, self.workers, self.tuner, device, self._alarm)
 
     @property
     def policy(self) -> BatchPolicy:
@@ -191,6 +204,11 @@ class Batcher:
         """Nobody gets in any more; who is in is answered."""
         self._draining = True
         self.lobby.door.closed = "is draining here; another replica may take it"
+
+    def retire(self, reason: str) -> None:
+        """Another batcher takes its place, and its workers: who waits is told, what runs is answered by the other."""
+        self._tell_waiting(reason)
+        self.launcher.leave()
 
     def give_up(self, reason: str) -> None:
         """Answer everyone now: UNAVAILABLE where nothing ran."""

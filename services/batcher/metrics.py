@@ -8,6 +8,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from services.batcher.batcher import Batcher
+from services.batcher.sequence_metrics import sequence_families
 from services.batcher.servicer import CallerLinks
 from services.batcher.serving import Serving
 from services.batcher.tally import PLACES, REFUSALS, Histogram, Tally
@@ -39,6 +40,7 @@ class BatcherCollector(Collector):
             yield _split_counter(name, text, label, batchers, split)
         for name, (text, histogram) in _HISTOGRAMS.items():
             yield _histogram(name, text, batchers, histogram)
+        yield from sequence_families(batchers)
 
 
 _GAUGES: dict[str, tuple[str, Callable[[Batcher], float]]] = {

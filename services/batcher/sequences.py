@@ -6,6 +6,7 @@ the other. Sequences without a place wait, in order, until one is free.
 
 from collections.abc import Hashable, Iterator
 from heapq import heappop, heappush
+from itertools import count
 from typing import Generic, Protocol, TypeVar
 
 from services.batcher.policy import FOREVER_NS
@@ -24,6 +25,7 @@ _WHY = (
     "one of its requests failed",
     "it was begun anew",
 )
+_numbers = count(1)  # of this process: what a worker keeps under one is never mistaken
 _REMEMBERED = 4096  # sequences that are over, so that later requests are told why
 
 
@@ -31,6 +33,7 @@ class Home(Protocol):
     """A worker, as a sequence sees it. Compared by identity."""
 
     accepting: bool  # takes new sequences
+    over: list[int]  # numbers of sequences whose state it may forget, and was not told of
 
 
 class Sequence(Generic[T]):
@@ -58,10 +61,10 @@ class Host(Generic[T]):
 
     def __init__(self, home: Home, capacity: int) -> None:
         self.home = home
+        self.over = home.over
         self.capacity = capacity
         self.seated: dict[int, Sequence[T]] = {}  # by row
         self.ready: dict[Sequence[T], int] = {}  # may run, in order; since when
-        self.over: list[int] = []  # numbers that the worker may forget, and was not told of
         self._free = list(range(capacity))
 
     @property
@@ -89,7 +92,6 @@ class Sequences(Generic[T]):
         self.hosts: dict[Home, Host[T]] = {}
         self.backlog: dict[Sequence[T], None] = {}  # without a place, in order
         self.ended = [0] * len(REASONS)
-        self._numbers = 0
         self._active: dict[Id, Sequence[T]] = {}  # those that take further requests
         self._all: dict[int, Sequence[T]] = {}
         self._idle: dict[Sequence[T], int] = {}  # since when nothing waits or runs, the longest first
@@ -173,14 +175,14 @@ class Sequences(Generic[T]):
 
     def expire(self, now_ns: int) -> int:
         """End those that were silent for too long. How many."""
-        count = 0
+        ended = 0
         while self._idle:
             sequence, since_ns = next(iter(self._idle.items()))
             if since_ns + self.idle_ns > now_ns:
                 break
             self.end(sequence, IDLE, now_ns)
-            count += 1
-        return count
+            ended += 1
+        return ended
 
     @property
     def expiry_ns(self) -> int:
@@ -217,8 +219,8 @@ class Sequences(Generic[T]):
             self._close(old, RESTARTED)
             if not old.waiting and not old.is_running:
                 self.end(old, RESTARTED, now_ns)
-        self._numbers += 1
-        sequence = self._active[name] = self._all[self._numbers] = Sequence(name, self._numbers)
+        number = next(_numbers)
+        sequence = self._active[name] = self._all[number] = Sequence(name, number)
         return sequence
 
     def _close(self, sequence: Sequence[T], reason: int) -> None:

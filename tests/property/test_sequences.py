@@ -29,6 +29,10 @@ class Request:
 class Worker(SequenceStates):
     accepting = True
 
+    def __init__(self) -> None:
+        super().__init__(STATES, SIGNATURE)
+        self.over: list[int] = []
+
 
 @dataclass(eq=False)
 class Batch:
@@ -54,7 +58,7 @@ class World:
         self.hire()
 
     def hire(self) -> None:
-        self.workers.append(Worker(STATES, SIGNATURE))
+        self.workers.append(Worker())
         self.all.open(self.workers[-1], self.capacity, self.now)
 
     def send(self, name: int, value: int, *, start: bool, end: bool, owner: int) -> None:
@@ -77,9 +81,9 @@ class World:
             batch.members.append((sequence, request))
             batch.rows.append(sequence.number << 2 | starts << 1 | ends)
             assert self.homes.setdefault(sequence.number, worker) is worker
-        over, host.over = host.over, []
         values = [request.value for _, request in batch.members]
-        worker.forget("link", over)
+        worker.forget("link", worker.over)
+        worker.over.clear()
         before = worker.before("link", batch.rows, len(batch.rows))["before"]
         after = before + np.array(values)
         worker.keep("link", batch.rows, {"y": after, "after": after})
@@ -152,7 +156,7 @@ class World:
             self.now += 1
             self.all.expire(self.now)
         for worker in self.workers:
-            worker.forget("link", self.all.hosts[worker].over)
+            worker.forget("link", worker.over)
 
 
 small = st.integers(0, 3)

@@ -4,10 +4,10 @@ import heapq
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from services.batcher.batcher import Batcher
 from services.batcher.device import Device
 from services.batcher.policy import BatchPolicy
 from services.batcher.request import Caller
+from services.batcher.sequence_batcher import batcher_for
 from services.batcher.worker import Worker, WorkerFacts
 from services.chassis.link import Link
 from services.core.names import ModelVersion
@@ -139,7 +139,7 @@ class Bench:
         """`beside`: another one whose time and device it shares."""
         self.time = beside.time if beside else Time()
         self.device = beside.device if beside else Device(device_slots)
-        self.batcher = Batcher(
+        self.batcher = batcher_for(
             NAME,
             signature,
             policy or BatchPolicy(),

@@ -9,6 +9,9 @@ IDLE_NS = 100
 class Worker:
     accepting = True
 
+    def __init__(self) -> None:
+        self.over: list[int] = []
+
 
 class Table:
     """Sequences of requests that are plain texts; time moves by hand."""
