@@ -84,7 +84,7 @@ class Puppet:
 
     def __init__(self, bench: "Bench", number: int, slots: int) -> None:
         self.link = FakeLink()
-        facts = WorkerFacts(f"w{number}", NAME, "sha256:1", slots, bench.batcher.lobby.intake.signature)
+        facts = WorkerFacts(f"w{number}", NAME, "sha256:1", slots, bench.signature)
         self.worker = Worker(facts, cast("Link", self.link), bench.time.clock)
         self.launched: list[pb.Request] = []
         self._bench = bench
@@ -138,6 +138,7 @@ class Bench:
     ) -> None:
         """`beside`: another one whose time and device it shares."""
         self.time = beside.time if beside else Time()
+        self.signature = signature  # the artifact's
         self.device = beside.device if beside else Device(device_slots)
         self.batcher = batcher_for(
             NAME,
