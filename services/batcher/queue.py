@@ -64,16 +64,6 @@ class Bucket:
             return self.rows
         return self.rows * bisect_right(members, rank, key=_RANK) / len(members)
 
-    def add(self, pending: Pending) -> None:
-        members, rank = self.members, pending.rank
-        if not self.rows or pending.arrival_ns < self.since_ns:  # the latter: it was here before, and is put back
-            self.since_ns = pending.arrival_ns
-        if not members or members[-1].rank <= rank:
-            members.append(pending)
-        else:
-            insort_right(members, pending, key=_RANK)
-        self.rows += pending.cost
-
     def move_back(self, pending: Pending) -> None:
         """Behind all others of its level."""
         at = bisect_left(self.members, pending.rank, key=_RANK)
@@ -154,10 +144,17 @@ class Queue:
 
     def put(self, pending: Pending) -> None:
         """Add it where its rank says."""
-        pending.bucket.add(pending)
-        cost, size = pending.cost, pending.size
+        bucket, cost, rank = pending.bucket, pending.cost, pending.rank
+        members = bucket.members
+        if not members or members[-1].rank <= rank:
+            members.append(pending)
+        else:
+            insort_right(members, pending, key=_RANK)
+        if not bucket.rows or pending.arrival_ns < bucket.since_ns:  # the latter: it was here before, and is put back
+            bucket.since_ns = pending.arrival_ns
+        bucket.rows += cost
         self.rows += cost
-        self.size += size
+        self.size += pending.size
         self.count += 1
         if pending.level:
             level = self.levels.get(pending.level)
