@@ -205,10 +205,12 @@ class Batcher:
         self._draining = True
         self.lobby.door.closed = "is draining here; another replica may take it"
 
-    def retire(self, reason: str) -> None:
+    def retire(self, reason: str) -> list[Worker]:
         """Another batcher takes its place, and its workers: who waits is told, what runs is answered by the other."""
         self._tell_waiting(reason)
         self.launcher.leave()
+        workers, self.workers[:] = self.workers[:], []
+        return workers
 
     def give_up(self, reason: str) -> None:
         """Answer everyone now: UNAVAILABLE where nothing ran."""

@@ -222,11 +222,12 @@ class SequenceBatcher(Batcher):
         self._close(worker, self._clock())
         super().detach(worker, reason)
 
-    def retire(self, reason: str) -> None:
+    def retire(self, reason: str) -> list[Worker]:
         """Another batcher takes its place."""
-        super().retire(reason)
-        for worker in self.workers:
+        workers = super().retire(reason)
+        for worker in workers:
             self._close(worker, self._clock())
+        return workers
 
     def _close(self, worker: Worker, now_ns: int) -> None:
         self.lobby.refuse(self.lobby.queue.table.close(worker, now_ns))

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from services.batcher.queue import Queue
 from services.batcher.request import LAUNCHED, Pending
 from services.batcher.sequence_inputs import Row
-from services.batcher.sequences import Host, Sequence, Sequences
+from services.batcher.sequences import Sequence, Sequences
 
 
 class Step(NamedTuple):
@@ -56,10 +56,6 @@ class SequenceQueue(Queue):
     def sequence_of(self, pending: Pending) -> Sequence[Pending] | None:
         """The sequence of a request that leaves."""
         return self._sequences.pop(pending, None)
-
-    def ready(self) -> Iterator[Host[Pending]]:
-        """Workers with sequences whose next request may run."""
-        return (host for host in self.table.hosts.values() if host.ready)
 
     @property
     def ready_rows(self) -> int:

@@ -98,10 +98,10 @@ class Serving:
 
     def _replace(self, batcher: Batcher, policy: BatchPolicy) -> None:
         """Begin anew with the workers of a batcher whose sequences cannot go on under `policy`."""
-        batcher.retire(f"{batcher.name} is batched otherwise from now on; try again")
-        new = self.batchers[batcher.name] = self._make(batcher.workers[-1].facts, policy)
+        workers = batcher.retire(f"{batcher.name} is batched otherwise from now on; try again")
+        new = self.batchers[batcher.name] = self._make(workers[-1].facts, policy)
         new.lobby.tally = batcher.lobby.tally
-        for worker in batcher.workers:
+        for worker in workers:
             new.attach(worker)
 
     def _policy(self, facts: WorkerFacts) -> BatchPolicy:
