@@ -158,7 +158,10 @@ class Dispatcher:
 
     def _send(self, flight: Flight, besides: Replica | None = None) -> None:
         target = flight.target
-        replica = sequence.pick(self._replicas, flight, besides)
+        if flight.step is None:
+            replica = self._replicas.pick(target.model, target.version, besides)
+        else:
+            replica = sequence.holder(self._replicas, target, flight.step)
         if replica is None:
             raise UnavailableError(f"model {target.model}/{target.version} has no ready replica; try again")
         flight.sent_ns = now = perf_counter_ns()

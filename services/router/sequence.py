@@ -4,6 +4,7 @@ from services.chassis.replicas import Replica, Replicas
 from services.core.errors import InvalidRequestError
 from services.router.flight import Flight
 from services.router.inference import Inference, Step
+from services.router.table import Target
 
 _LEAST, _BEYOND = -(1 << 63), 1 << 64
 _MOST_CHARACTERS = 128  # of an id
@@ -53,11 +54,8 @@ def check(flight: Flight) -> None:
         )
 
 
-def pick(replicas: Replicas, flight: Flight, besides: Replica | None) -> Replica | None:
-    """The replica that is sent the flight: the one that holds its sequence, else one with little to do."""
-    target, step = flight.target, flight.step
-    if step is None:
-        return replicas.pick(target.model, target.version, besides)
+def holder(replicas: Replicas, target: Target, step: Step) -> Replica | None:
+    """The replica that holds a sequence; None when it can be sent nothing now."""
     return replicas.holder(target.model, target.version, str(step.sequence))
 
 
