@@ -1,16 +1,13 @@
 """Requests to one batch and back: bytes joined by rows, outputs split by rows. No array library."""
 
-import struct
 from collections.abc import Sequence
 from math import prod
 
 from services.batcher.request import Parts, Pending
 from services.core.known_headers import Data
 from services.core.signature import TensorSpec
-from services.core.tensor import BYTES, ELEMENT_BYTES
+from services.core.tensor import BYTES, ELEMENT_BYTES, element_offsets
 from turnout.v1 import tensor_pb2 as pb
-
-_LENGTH = struct.Struct("<I")
 
 
 class WrongRowsError(Exception):
@@ -28,34 +25,34 @@ class Column:
         self.inner = inner
         self.data = data
         self.row_bytes = -1  # BYTES: rows differ in size
-        self._offsets: list[int] = []
+        self._offsets: Sequence[int] = ()  # of each element, for BYTES
         if datatype == BYTES:
-            self._offsets = _row_offsets(data, rows, prod(inner))
-            whole = self._offsets[-1]
-        else:
-            self.row_bytes = prod(inner) * ELEMENT_BYTES[datatype]
+            self._offsets = element_offsets(rows * prod(inner), data)
+            return
+        self.row_bytes = prod(inner) * ELEMENT_BYTES[datatype]
+        if len(data) != self.row_bytes * rows:
             whole = self.row_bytes * rows
-        if whole != len(data):
             raise ValueError(f"{len(data)} bytes where {rows} rows of {datatype}{list(inner)} take {whole}")
 
     def slice(self, start: int, stop: int) -> Data:
         """The bytes of rows `start` up to `stop`."""
         if self.row_bytes >= 0:
             return self.data[start * self.row_bytes : stop * self.row_bytes]
-        return self.data[self._offsets[start] : self._offsets[stop]]
+        each = prod(self.inner)
+        return self.data[self._offsets[start * each] : self._offsets[stop * each]]
 
-
-def _row_offsets(data: Data, rows: int, elements: int) -> list[int]:
-    """Where each row of BYTES data begins, and where the last ends. Raises ValueError when data ends before."""
-    offsets, offset = [0], 0
-    try:
-        for _ in range(rows):
-            for _ in range(elements):
-                offset += 4 + _LENGTH.unpack_from(data, offset)[0]
-            offsets.append(offset)
-    except struct.error:
-        raise ValueError(f"BYTES data ends inside row {len(offsets) - 1} of {rows}") from None
-    return offsets
+    def heads(self, start: int, stop: int, length: int) -> Data:
+        """The bytes of the first `length` positions along dimension 1 in each of rows `start` up to `stop`."""
+        if length == self.inner[0]:
+            return self.slice(start, stop)
+        if self.row_bytes >= 0:
+            each, own = self.row_bytes, self.row_bytes // self.inner[0] * length
+            heads = [self.data[at : at + own] for at in range(start * each, stop * each, each)] if own else []
+        else:
+            each, own = prod(self.inner), prod(self.inner[1:]) * length
+            places = range(start * each, stop * each, each) if own else ()
+            heads = [self.data[self._offsets[at] : self._offsets[at + own]] for at in places]
+        return heads[0] if len(heads) == 1 else b"".join(heads)
 
 
 def columns_of(outputs: Sequence[pb.Tensor], rows: int) -> list[Column]:
