@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from services.core.model_spec import ModelSpec
+from services.core.model_spec import ModelSpec, Padding
 from services.runtime.supervisor import Bounds, Supervisor
 from services.runtime.wanted import Progress
 from turnout.v1 import runtime_pb2 as pb
@@ -18,6 +18,7 @@ class Plan(NamedTuple):
     framework: str
     file: str
     trusted: bool
+    pad_to: Padding | None
 
 
 class Generation:
