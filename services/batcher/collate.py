@@ -17,13 +17,14 @@ class WrongRowsError(Exception):
 class Column:
     """One tensor whose dimension 0 is rows, ready to be sliced by rows."""
 
-    __slots__ = ("_offsets", "data", "datatype", "inner", "name", "row_bytes")
+    __slots__ = ("_offsets", "data", "datatype", "inner", "is_ragged", "name", "row_bytes")
 
     def __init__(self, name: str, datatype: str, rows: int, inner: tuple[int, ...], data: Data) -> None:
         self.name = name
         self.datatype = datatype
         self.inner = inner
         self.data = data
+        self.is_ragged = False  # its rows were filled up along dimension 1, and are cut back
         self.row_bytes = -1  # BYTES: rows differ in size
         self._offsets: Sequence[int] = ()  # of each element, for BYTES
         if datatype == BYTES:
@@ -40,6 +41,14 @@ class Column:
             return self.data[start * self.row_bytes : stop * self.row_bytes]
         each = prod(self.inner)
         return self.data[self._offsets[start * each] : self._offsets[stop * each]]
+
+    def rows_of(self, member: Pending, start: int, stop: int) -> Data:
+        """The bytes of the rows of `member`, which are `start` up to `stop`."""
+        return self.heads(start, stop, member.length) if self.is_ragged else self.slice(start, stop)
+
+    def inner_of(self, member: Pending) -> tuple[int, ...]:
+        """The shape of each row of `member`."""
+        return (member.length, *self.inner[1:]) if self.is_ragged else self.inner
 
     def heads(self, start: int, stop: int, length: int) -> Data:
         """The bytes of the first `length` positions along dimension 1 in each of rows `start` up to `stop`."""
@@ -71,15 +80,21 @@ def columns_of(outputs: Sequence[pb.Tensor], rows: int) -> list[Column]:
 
 def cut(request: Pending, most_rows: int, specs: Sequence[TensorSpec]) -> list[Pending]:
     """Parts of `request` of at most `most_rows` rows, in order; the request keeps them and gives up its bytes."""
+    shapes = request.bucket.inner
+    padder = request.bucket.intake.padder
+    if padder is not None:
+        shapes = padder.own(shapes, request.length)
     columns = [
         Column(spec.name, spec.datatype, request.rows, inner, data)
-        for spec, inner, data in zip(specs, request.bucket.inner, request.inputs, strict=True)
+        for spec, inner, data in zip(specs, shapes, request.inputs, strict=True)
     ]
     members = []
     for start in range(0, request.rows, most_rows):
         stop = min(request.rows, start + most_rows)
         part = request.part(stop - start, [column.slice(start, stop) for column in columns])
         part.bucket = request.bucket
+        if padder is not None:
+            padder.settle(part, shapes)
         members.append(part)
     request.parts = Parts(members)
     request.inputs = []

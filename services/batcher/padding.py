@@ -8,17 +8,17 @@ from collections.abc import Sequence
 from math import prod
 from typing import NamedTuple, Protocol
 
-from services.batcher.tally import Histogram
+from services.batcher.collate import Column, WrongRowsError
+from services.batcher.tally import PaddingTally
+from services.core.batching_spec import Padding
 from services.core.element import element, most_exact
 from services.core.errors import InvalidRequestError
 from services.core.known_headers import Data
-from services.core.model_spec import Padding
 from services.core.padding import check_padding, rounded
 from services.core.signature import Signature, TensorSpec
 from services.core.tensor import ELEMENT_BYTES
 
 Shapes = tuple[tuple[int, ...], ...]
-SHARES = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.75, 0.9)
 _MOST_KNOWN = 1024  # shapes of requests
 _KEPT_BYTES = 1 << 20  # of what fills an input up; more is made anew each time
 
@@ -29,6 +29,7 @@ class Ragged(Protocol):
     inputs: list[Data]
     rows: int
     length: int
+    size: int
 
 
 class Place(NamedTuple):
@@ -47,27 +48,15 @@ class Filled(NamedTuple):
     pieces: list[Data]
 
 
-class PaddingTally:
-    """What was filled up so far. A position is one row's place along dimension 1, whatever lies behind it."""
-
-    __slots__ = ("filled", "real", "shares")
-
-    def __init__(self) -> None:
-        self.real = 0  # positions that callers sent
-        self.filled = 0  # positions beside them
-        self.shares = Histogram(SHARES)  # of the filled ones in each batch
-
-
 class Padder:
     """`pad_to` as it holds for one model version. Raises BadPaddingError when it cannot."""
 
-    __slots__ = ("_fillers", "_known", "_length", "_longest", "_mask", "_named", "_sizes", "_specs", "_tally")
+    __slots__ = ("_fillers", "_known", "_length", "_longest", "_mask", "_specs", "_tally", "padding")
 
     def __init__(self, padding: Padding, signature: Signature, tally: PaddingTally) -> None:
         check_padding(padding, signature)
         by_name = {spec.name: spec for spec in signature.inputs}
-        told = {padding.mask, padding.length}
-        self._specs = [spec for spec in signature.inputs if spec.name not in told]  # what callers send
+        self._specs = signature.without(padding.told()).inputs  # what callers send
         self._fillers = {
             position: Filler(element(spec.datatype, padding.inputs[spec.name]))
             for position, spec in enumerate(self._specs)
@@ -76,8 +65,7 @@ class Padder:
         self._mask = Ruler(by_name[padding.mask]) if padding.mask is not None else None
         self._length = by_name[padding.length] if padding.length is not None else None
         self._longest = most_exact(self._length.datatype) if self._length is not None else 1 << 62
-        self._sizes = padding.sizes
-        self._named = frozenset(padding.outputs)
+        self.padding = padding
         self._known: dict[Shapes, Place] = {}
         self._tally = tally
 
@@ -89,6 +77,13 @@ class Padder:
                 self._known.clear()
             place = self._known[inner] = self._placed(inner)
         return place
+
+    def settle(self, member: Ragged, inner: Shapes) -> Shapes:
+        """Where `member`, of these inner shapes, waits; its length and its size in the batch are noted."""
+        place = self.place(inner)
+        member.length = place.length
+        member.size += member.rows * place.extra_bytes
+        return place.shapes
 
     def own(self, shapes: Shapes, length: int) -> Shapes:
         """The inner shapes of a request of `length` that waits where `shapes` do."""
@@ -115,9 +110,17 @@ class Padder:
         self._count(members, rows * length)
         return batch
 
-    def is_cut(self, output: str) -> bool:
-        """Whether an output has the padded length in dimension 1, to be cut back."""
-        return output in self._named
+    def mark(self, columns: Sequence[Column], shapes: Shapes) -> None:
+        """Have those outputs of a batch cut back that are to be. Raises WrongRowsError for one that cannot be."""
+        for column in columns:
+            if column.name in self.padding.outputs:
+                length = shapes[next(iter(self._fillers))][0]
+                if column.inner[:1] != (length,):
+                    raise WrongRowsError(
+                        f"output {column.name!r} has shape [rows, {', '.join(map(str, column.inner))}] for rows filled"
+                        f" up to length {length}: it cannot be cut back"
+                    )
+                column.is_ragged = True
 
     def _placed(self, inner: Shapes) -> Place:
         lengths = [inner[position][0] for position in self._fillers]
@@ -130,7 +133,7 @@ class Padder:
                 f"rows have length {length}, input {self._length.name!r} of datatype {self._length.datatype} tells up"
                 f" to {self._longest}"
             )
-        padded = rounded(length, self._sizes)
+        padded = rounded(length, self.padding.sizes)
         extra = sum([(padded - length) * filler.bytes_at(inner[at]) for at, filler in self._fillers.items()])
         extra += ELEMENT_BYTES[self._mask.spec.datatype] * padded if self._mask is not None else 0
         extra += ELEMENT_BYTES[self._length.datatype] if self._length is not None else 0

@@ -119,7 +119,7 @@ class Scatter:
 
     def split(self, columns: Sequence[Column]) -> None:
         """Each member gets its rows of all outputs."""
-        is_fixed = min([column.row_bytes for column in columns], default=0) >= 0
+        is_fixed = all(column.row_bytes >= 0 and not column.is_ragged for column in columns)
         head = b""
         between: list[tuple[bytes, Data, int]] = []
         start = 0
@@ -150,7 +150,7 @@ class Scatter:
         """Answer a member that is unlike the others; of a part of a request, keep it until the last has come."""
         root = pending.whole or pending
         chosen = _wanted(root, columns)
-        pieces: list[Data] = [column.slice(start, stop) for column in chosen]
+        pieces: list[Data] = [column.rows_of(pending, start, stop) for column in chosen]
         if root.parts is not None:
             pending.state = DONE
             parts = root.parts
@@ -169,7 +169,7 @@ class Scatter:
             root.retries = max([part.retries for part in parts.members])
             pieces = [b"".join(rows) for rows in zip(*parts.outputs, strict=True)]
         described = zip(chosen, pieces, strict=True)
-        befores = [_before(c.name, c.datatype, (root.rows, *c.inner), len(piece)) for c, piece in described]
+        befores = [_before(c.name, c.datatype, (root.rows, *c.inner_of(pending)), len(piece)) for c, piece in described]
         self._answer(root, befores, pieces)
 
     def _answer(self, pending: Pending, befores: list[bytes], pieces: Sequence[Data]) -> None:

@@ -3,8 +3,8 @@
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 
+from services.core.batching_spec import Padding
 from services.core.element import element
-from services.core.model_spec import Padding
 from services.core.signature import Signature, TensorSpec
 from services.core.tensor import BYTES
 

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from services.core.model_spec import ModelSpec, Padding
+from services.core.batching_spec import Padding
+from services.core.model_spec import ModelSpec
 from services.runtime.supervisor import Bounds, Supervisor
 from services.runtime.wanted import Progress
 from turnout.v1 import runtime_pb2 as pb

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from services.core.model_spec import Padding
+from services.core.batching_spec import Padding
 from services.core.names import ModelName, Version
 from services.core.spec import Spec
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from services.core.model_spec import Padding
+from services.core.batching_spec import Padding
 from services.core.padding import check_padding
 from services.core.signature import Signature
 from services.runtime.synthetic import number, synthetic_inputs, told

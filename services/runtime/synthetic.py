@@ -4,8 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.core.arrays import NUMPY_DTYPE
+from services.core.batching_spec import Padding
 from services.core.element import element
-from services.core.model_spec import Padding
 from services.core.signature import Signature, TensorSpec
 from services.core.tensor import BYTES
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from services.core.model_spec import Padding
+from services.core.batching_spec import Padding
 from services.core.signature import Signature
 from services.runtime.synthetic import synthetic, synthetic_inputs
 

@@ -17,7 +17,7 @@ from services.chassis.link import PROTOCOL, listen
 from services.chassis.logs import set_up
 from services.chassis.process import die_with_parent, keep_freed_memory
 from services.chassis.wire import signature_to_proto
-from services.core.model_spec import Padding
+from services.core.batching_spec import Padding
 from services.core.padding import BadPaddingError
 from services.core.signature import Signature
 from services.runtime import report

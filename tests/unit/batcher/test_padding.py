@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from services.batcher.padding import Filled, Padder, PaddingTally
 from services.core.arrays import NUMPY_DTYPE, decode
+from services.core.batching_spec import Padding
 from services.core.errors import InvalidRequestError
 from services.core.known_headers import Data
-from services.core.model_spec import Padding
 from services.core.signature import Signature, TensorSpec
 
 ANY = -1

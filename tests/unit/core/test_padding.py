@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from services.core.model_spec import Padding
+from services.core.batching_spec import Padding
 from services.core.padding import BadPaddingError, check_padding, rounded
 from services.core.signature import Signature, TensorSpec
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from services.core.model_spec import Padding
+from services.core.batching_spec import Padding
 from services.core.padding import BadPaddingError
 from services.core.signature import Signature, TensorSpec
 from services.runtime.padding_proof import PaddingProof

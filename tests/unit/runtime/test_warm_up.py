@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pytest
 
-from services.core.model_spec import Padding
+from services.core.batching_spec import Padding
 from services.core.signature import Signature, TensorSpec
 from services.runtime.synthetic import synthetic
 from services.runtime.warm_up import Checked, checked, warm_up
