@@ -117,8 +117,8 @@ class Padder:
                 length = shapes[next(iter(self._fillers))][0]
                 if column.inner[:1] != (length,):
                     raise WrongRowsError(
-                        f"output {column.name!r} has shape [rows, {', '.join(map(str, column.inner))}] for rows filled"
-                        f" up to length {length}: it cannot be cut back"
+                        f"output {column.name!r} has rows of shape {list(column.inner)} where rows are filled up to"
+                        f" length {length}: it cannot be cut back"
                     )
                 column.is_ragged = True
 
