@@ -96,7 +96,7 @@ class Lobby:
             self._make_room(pending)
         caller.pending[number] = pending
         if policy.preserve_ordering:
-            pending.turn = caller.order(self).join()
+            pending.turn = caller.order(self.name).join()
         if rows > door.plain_rows:
             self._cut(pending)
         else:

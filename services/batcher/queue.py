@@ -115,11 +115,12 @@ class Queue:
     Levels are counted for requests that have one (shadow ones do); a model without priorities has none.
     """
 
-    __slots__ = ("_places", "_primary", "_serial", "_shadow", "levels", "rows", "size")
+    __slots__ = ("_places", "_primary", "_serial", "_shadow", "count", "levels", "rows", "size")
 
     def __init__(self) -> None:
         self.rows = 0  # waiting, shadow ones included
         self.size = 0  # bytes waiting
+        self.count = 0  # requests waiting, parts of cut ones each
         self.levels: dict[int, Level] = {}
         self._places = 0
         self._serial = 0
@@ -157,6 +158,7 @@ class Queue:
         cost, size = pending.cost, pending.size
         self.rows += cost
         self.size += size
+        self.count += 1
         if pending.level:
             level = self.levels.get(pending.level)
             if level is None:
@@ -207,6 +209,7 @@ class Queue:
         bucket.rows -= rows
         self.rows -= rows
         self.size -= size
+        self.count -= count
         if self.levels:
             self._uncount_levels(taken)
         bucket.since_ns = _UNKNOWN
@@ -261,6 +264,7 @@ class Queue:
         pending.bucket.rows -= pending.cost
         self.rows -= pending.cost
         self.size -= pending.size
+        self.count -= 1
         if pending.level:
             level = self.levels[pending.level]
             level.rows -= pending.cost
