@@ -1,7 +1,7 @@
 """The door's check: a request's bytes are what the signature says, so that no neighbour in its batch can suffer."""
 
+from services.batcher.buckets import Shapes
 from services.batcher.padding import Padder
-from services.batcher.queue import Shapes
 from services.batcher.quick_request import AnyRequest, QuickRequest
 from services.core.errors import InvalidRequestError
 from services.core.known_headers import Data

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import NamedTuple, Protocol
 
+from services.batcher.buckets import Shapes
 from services.batcher.collate import Column, WrongRowsError
 from services.batcher.tally import PaddingTally
 from services.core.batching_spec import Padding
@@ -18,7 +19,6 @@ from services.core.padding import check_padding, rounded
 from services.core.signature import Signature, TensorSpec
 from services.core.tensor import ELEMENT_BYTES
 
-Shapes = tuple[tuple[int, ...], ...]
 _MOST_KNOWN = 1024  # shapes of requests
 _KEPT_BYTES = 1 << 20  # of what fills an input up; more is made anew each time
 

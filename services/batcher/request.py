@@ -8,8 +8,8 @@ from services.chassis.link import Link
 from services.core.known_headers import Data
 
 if TYPE_CHECKING:
+    from services.batcher.buckets import Bucket
     from services.batcher.lobby import Lobby
-    from services.batcher.queue import Bucket
 
 WAITING, LAUNCHED, HELD, DONE = 0, 1, 2, 3  # in the queue, in a batch, kept for a search or as a suspect, answered
 MAX_TRIES = 2
