@@ -18,7 +18,7 @@ Shapes = tuple[tuple[int, ...], ...]
 NOWHERE = 1 << 100  # above every rank
 _KEPT = 8  # empty ones beyond are forgotten
 _LOOKED_AT = 32  # of those that wait; what all take is guessed from so many
-_RANK = attrgetter("rank")
+RANK = attrgetter("rank")
 _UNKNOWN = -1
 
 
@@ -65,26 +65,16 @@ class Bucket:
         members = self.members
         if not members or members[-1].rank <= rank:
             return self.rows
-        return self.rows * bisect_right(members, rank, key=_RANK) / len(members)
-
-    def add(self, pending: Pending) -> None:
-        members, rank = self.members, pending.rank
-        if not self.rows or pending.arrival_ns < self.since_ns:  # the latter: it was here before, and is put back
-            self.since_ns = pending.arrival_ns
-        if not members or members[-1].rank <= rank:
-            members.append(pending)
-        else:
-            insort_right(members, pending, key=_RANK)
-        self.rows += pending.cost
+        return self.rows * bisect_right(members, rank, key=RANK) / len(members)
 
     def move_back(self, pending: Pending) -> None:
         """Behind all others of its level."""
-        at = bisect_left(self.members, pending.rank, key=_RANK)
+        at = bisect_left(self.members, pending.rank, key=RANK)
         while self.members[at] is not pending:
             at += 1
         del self.members[at]
         pending.rank |= DELAYED
-        insort_right(self.members, pending, key=_RANK)
+        insort_right(self.members, pending, key=RANK)
 
 
 class Buckets:

@@ -46,6 +46,9 @@ class Device:
             self._waiting[member] = None
         if self.in_flight >= self.slots:
             return
+        if len(self._waiting) == 1:
+            self._serve_only(member, now_ns)
+            return
         primary, shadow = [], []
         for number, each in enumerate(list(self._waiting)):
             has_primary, has_shadow = each.waiting
@@ -62,6 +65,18 @@ class Device:
             shadow += [entry for entry in primary if entry[2].waiting[1]]
         if shadow:
             self._serve(shadow, now_ns, shadows=True)
+
+    def _serve_only(self, member: Member, now_ns: int) -> None:
+        """The common case: nobody else has anything to run."""
+        while self.in_flight < self.slots:
+            has_primary, has_shadow = member.waiting
+            if not has_primary and not has_shadow:
+                del self._waiting[member]
+                return
+            used = member.used
+            if not member.launch_one(now_ns, shadows=not has_primary):
+                return
+            self._clock = max(self._clock, used)
 
     def _serve(self, queue: list[tuple[float, int, Member]], now_ns: int, *, shadows: bool) -> None:
         """Go round as long as somebody launches and there is room."""

@@ -5,11 +5,12 @@ request that leaves early (cancelled, expired) is marked and stops counting at o
 the front, or when such places outnumber the living.
 """
 
+from bisect import insort_right
 from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from services.batcher.buckets import Bucket, Buckets, Shapes
+from services.batcher.buckets import RANK, Bucket, Buckets, Shapes
 from services.batcher.policy import SHADOW_LEVEL
 from services.batcher.request import LAUNCHED, WAITING, Pending
 from services.batcher.service_time import ServiceTime
@@ -85,13 +86,19 @@ class Queue:
 
     def put(self, pending: Pending) -> None:
         """Add it where its rank says."""
-        bucket = pending.bucket
-        bucket.add(pending)
-        if pending.rank < bucket.listed:
-            (self._shadow if bucket.shadow else self._primary).list(bucket, pending.rank)
-        cost, size = pending.cost, pending.size
+        bucket, cost, rank = pending.bucket, pending.cost, pending.rank
+        members = bucket.members
+        if not members or members[-1].rank <= rank:
+            members.append(pending)
+        else:
+            insort_right(members, pending, key=RANK)
+        if not bucket.rows or pending.arrival_ns < bucket.since_ns:  # the latter: it was here before, and is put back
+            bucket.since_ns = pending.arrival_ns
+        bucket.rows += cost
+        if rank < bucket.listed:
+            (self._shadow if bucket.shadow else self._primary).list(bucket, rank)
         self.rows += cost
-        self.size += size
+        self.size += pending.size
         self.count += 1
         if pending.level:
             level = self.levels.get(pending.level)
