@@ -56,6 +56,8 @@ class Column:
             return self.slice(start, stop)
         if self.row_bytes >= 0:
             each, own = self.row_bytes, self.row_bytes // self.inner[0] * length
+            if stop - start == 1:
+                return self.data[start * each : start * each + own]
             heads = [self.data[at : at + own] for at in range(start * each, stop * each, each)] if own else []
         else:
             each, own = prod(self.inner), prod(self.inner[1:]) * length
