@@ -7,8 +7,9 @@ import grpc.aio
 import pytest
 
 from inference import grpc_service_pb2 as pb
-from tests.support.puppets import echo, floats, refuse, silence
-from tests.support.router_mesh import Model, RouterMesh, infer_request, rest_request
+from tests.support.proof import has_read
+from tests.support.puppets import PuppetBatcher, echo, floats, refuse, silence
+from tests.support.router_mesh import Model, RouterMesh, infer_request, rest_request, until
 from turnout.v1 import link_pb2
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -28,6 +29,15 @@ async def first_answers(model: Model, other: object, fields: object) -> None:
         return fields(request) if state["asked"] == 1 else echo(request)  # type: ignore[operator]
 
     model.batcher.answer = other.answer = answer  # type: ignore[assignment,attr-defined]
+
+
+async def all_asked(count: int, *batchers: PuppetBatcher) -> None:
+    """Return once they got so many requests together."""
+
+    async def have_come() -> bool:
+        return sum(len(batcher.requests) for batcher in batchers) >= count
+
+    await until(f"{count} requests at the replicas", have_come)
 
 
 async def test_what_was_not_executed_is_sent_to_another_replica(mesh: RouterMesh) -> None:
@@ -117,8 +127,7 @@ async def test_a_lost_link_moves_its_requests_to_the_other_replica(mesh: RouterM
     other = await model.second_batcher()
     model.batcher.answer = silence
     calls = [asyncio.create_task(model.call(float(n))) for n in range(8)]
-    await model.batcher.until(lambda: model.batcher.requests)
-    await asyncio.sleep(0.05)
+    await all_asked(8, model.batcher, other)
 
     model.batcher.lose_links()
     answers = await asyncio.gather(*calls)
@@ -168,12 +177,12 @@ async def test_a_draining_replica_gets_nothing_new_and_answers_what_it_has(mesh:
     other = await model.second_batcher()
     model.batcher.answer = silence
     calls = [asyncio.create_task(model.call(float(n))) for n in range(8)]
-    await model.batcher.until(lambda: model.batcher.requests)
-    await asyncio.sleep(0.05)
+    await all_asked(8, model.batcher, other)
     held = list(model.batcher.requests)
 
     model.batcher.server.drain("stopping")
-    await asyncio.sleep(0.1)
+    for link in model.batcher.server.links:
+        await has_read(link)
     answers = await asyncio.gather(*(model.call() for _ in range(8)))
     for request in held:
         model.batcher.reply(request, **(echo(request) or {}))
