@@ -1,0 +1,65 @@
+"""A mesh that nobody asks anything: it costs next to nothing, also after traffic has passed through it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import pytest_asyncio
+
+from loadtest.mesh_stats import processes
+from tests.support.mesh import Mesh
+from tests.support.mesh_probes import QUICK, serve
+from tests.support.traffic import Traffic, mixed
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+
+WATCHED_S = 6.0
+MOST_CPU = 0.01  # of one processor. Measured is a tenth; a timer of a millisecond would be some hundredths
+MOST_WAKES = 30  # a second: heartbeat, keepalives, leases
+NAMES = ("runtime-0", "batcher-0", "router")
+SPEC = {"batching": {"max_queue_delay_microseconds": 500, "default_timeout_microseconds": 100_000}}
+
+
+class Effort(NamedTuple):
+    """What a process did in a second."""
+
+    cpu: float  # share of one processor
+    wakes: float
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def mesh(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Mesh]:
+    async with Mesh(tmp_path_factory.mktemp("idle"), only=NAMES, settings=QUICK) as mesh:
+        await serve(mesh, "numbers", 1, spec=SPEC)
+        async with Traffic(await mesh.listening("router", "grpc"), mixed("numbers")) as traffic:
+            await traffic.clean()
+        yield mesh
+
+
+async def test_an_idle_process_hardly_wakes_and_takes_no_processor(mesh: Mesh) -> None:
+    pids = {f"{name}/{number}": pid for name, each in processes(mesh).items() for number, pid in enumerate(each)}
+    # A scan of the repository is the runtime's work, not the path of a request.
+    watched = {name: pid for name, pid in pids.items() if not name.startswith("runtime")}
+    before = {name: _so_far(pid) for name, pid in watched.items()}
+    await asyncio.sleep(WATCHED_S)
+    after = {name: _so_far(pid) for name, pid in watched.items()}
+
+    efforts = {
+        name: Effort(*((later - earlier) / WATCHED_S for earlier, later in zip(before[name], after[name], strict=True)))
+        for name in watched
+    }
+    assert len(efforts) == 3
+    assert {name: effort for name, effort in efforts.items() if effort.cpu > MOST_CPU} == {}
+    assert {name: effort for name, effort in efforts.items() if effort.wakes > MOST_WAKES} == {}
+
+
+def _so_far(pid: int) -> Effort:
+    """Seconds of processor time, and how often a thread of it went to sleep by itself."""
+    cpu_ns = wakes = 0
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        cpu_ns += int((task / "schedstat").read_text().split()[0])
+        status = (task / "status").read_text()
+        wakes += int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
+    return Effort(cpu_ns / 1e9, wakes)
