@@ -16,8 +16,8 @@ from tests.support.traffic import Traffic, mixed
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
 WATCHED_S = 6.0
-MOST_CPU = 0.01  # of one processor. Measured is a tenth; a timer of a millisecond would be some hundredths
-MOST_WAKES = 30  # a second: heartbeat, keepalives, leases
+MOST_CPU = 0.01  # of one processor, keepalives included. Measured is a quarter; a timer of 1 ms would be hundredths
+MOST_WAKES = 15  # of its event loop a second: heartbeat, keepalives, lease
 NAMES = ("runtime-0", "batcher-0", "router")
 SPEC = {"batching": {"max_queue_delay_microseconds": 500, "default_timeout_microseconds": 100_000}}
 
@@ -56,10 +56,8 @@ async def test_an_idle_process_hardly_wakes_and_takes_no_processor(mesh: Mesh) -
 
 
 def _so_far(pid: int) -> Effort:
-    """Seconds of processor time, and how often a thread of it went to sleep by itself."""
-    cpu_ns = wakes = 0
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        cpu_ns += int((task / "schedstat").read_text().split()[0])
-        status = (task / "status").read_text()
-        wakes += int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
-    return Effort(cpu_ns / 1e9, wakes)
+    """Seconds of processor time of all its threads, and how often its event loop went to sleep."""
+    tasks = Path(f"/proc/{pid}/task")
+    cpu_ns = sum(int((task / "schedstat").read_text().split()[0]) for task in tasks.iterdir())
+    status = (tasks / str(pid) / "status").read_text()
+    return Effort(cpu_ns / 1e9, int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0]))

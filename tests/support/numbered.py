@@ -46,6 +46,13 @@ def write(repository: Path, model: str, *versions: int) -> None:
         onnx.save(_graph(version), _folder(repository, model, version) / "model.onnx")
 
 
+def write_echo(repository: Path, model: str, version: int, width: int) -> None:
+    """MODEL/V/model.onnx: x FP32 [n, width] -> y, the same."""
+    tensors = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", width]) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "echo", tensors[:1], tensors[1:])
+    onnx.save(_model(graph), _folder(repository, model, version) / "model.onnx")
+
+
 def write_moody(repository: Path, model: str, version: int, sleep_s: float = 0, diary: str = "") -> None:
     """MODEL/V/model.joblib with the same signature; its spec must say `trusted`. `diary` is a folder."""
     joblib.dump(Moody(version, sleep_s, diary), _folder(repository, model, version) / "model.joblib")
@@ -98,6 +105,10 @@ def _graph(version: int) -> onnx.ModelProto:
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 2])
     nodes = [helper.make_node("Gemm", ["x", "w", "b"], ["y"])]
     graph = helper.make_graph(nodes, "numbered", [x], [y], constants)
+    return _model(graph)
+
+
+def _model(graph: onnx.GraphProto) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
