@@ -130,3 +130,13 @@ def errors(mesh: Mesh, *names: str) -> list[str]:
     for name in names or mesh.names():
         said += [f"{name}: {json.dumps(line)}" for line in mesh.log_lines(name) if line.get("level") == "error"]
     return said
+
+
+def noise(mesh: Mesh, *names: str) -> list[str]:
+    """Lines in the logs of these processes that are no log lines: tracebacks and warnings of libraries."""
+    return [
+        f"{name}: {line}"
+        for name in names
+        for line in mesh.child(name).log.read_text(errors="replace").splitlines()
+        if line.strip() and not line.startswith("{")
+    ]

@@ -52,6 +52,19 @@ async def test_what_was_not_executed_is_sent_to_another_replica(mesh: RouterMesh
     assert {request.tries for request in model.batcher.requests + other.requests} == {0}
 
 
+async def test_a_replica_that_joins_gets_its_fair_share_at_once_however_little_there_is(mesh: RouterMesh) -> None:
+    model = await mesh.model()
+    other = await model.second_batcher()
+    for at_once in (1, 8):
+        model.batcher.requests.clear()
+        other.requests.clear()
+        for _ in range(400 // at_once):
+            await asyncio.gather(*(model.call() for _ in range(at_once)))
+
+        assert len(model.batcher.requests) + len(other.requests) == 400
+        assert 0.4 < len(other.requests) / 400 < 0.6, at_once
+
+
 async def test_a_refusal_by_two_replicas_is_the_answer_and_says_when_to_come_again(mesh: RouterMesh) -> None:
     model = await mesh.model()
     other = await model.second_batcher()
