@@ -1,4 +1,4 @@
-"""A mesh that nobody asks anything: it costs next to nothing, also after traffic has passed through it."""
+"""A mesh with nothing to tell: idle it costs next to nothing, and under load its logs stay clean."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,9 +9,11 @@ import pytest
 import pytest_asyncio
 
 from loadtest.mesh_stats import processes
+from tests.support import numbered
 from tests.support.mesh import Mesh
-from tests.support.mesh_probes import QUICK, serve
-from tests.support.traffic import Traffic, mixed
+from tests.support.mesh_probes import QUICK, errors, noise, serve
+from tests.support.swift_caller import Call, SwiftCaller
+from tests.support.traffic import MODEL_INFER, Traffic, mixed
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
@@ -53,6 +55,19 @@ async def test_an_idle_process_hardly_wakes_and_takes_no_processor(mesh: Mesh) -
     assert len(efforts) == 3
     assert {name: effort for name, effort in efforts.items() if effort.cpu > MOST_CPU} == {}
     assert {name: effort for name, effort in efforts.items() if effort.wakes > MOST_WAKES} == {}
+
+
+async def test_logs_hold_log_lines_and_no_errors_under_load(mesh: Mesh) -> None:
+    answers: list[bytes | None] = []
+    payload = numbered.request("numbers", [1.0, 2.0]).SerializeToString()
+    async with SwiftCaller(
+        await mesh.listening("router", "grpc"), MODEL_INFER, lambda _: Call(payload, answers.append)
+    ) as caller:
+        await caller.answered(5000)
+
+    assert len(answers) == 5000
+    assert None not in answers
+    assert errors(mesh, *NAMES) + noise(mesh, *NAMES) == []
 
 
 def _so_far(pid: int) -> Effort:

@@ -18,7 +18,7 @@ from tests.support.mesh_probes import QUICK, errors, noise, serve
 from tests.support.swift_caller import Call, SwiftCaller
 from tests.support.traffic import MODEL_INFER, Ask, Traffic, mixed
 
-pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
 
 BOTH = frozenset({"1", "2"})
 WARM_S, HALF_S, EVERY_S = 10.0, 15.0, 0.5
