@@ -7,7 +7,7 @@ from services.batcher.alarm import Alarm
 from services.batcher.collate import cut
 from services.batcher.door import Door, Refusal
 from services.batcher.intake import Intake
-from services.batcher.policy import FOREVER_NS, SHADOW_LEVEL, rank_of
+from services.batcher.policy import AGEING_NS, FOREVER_NS, SHADOW_LEVEL, rank_of
 from services.batcher.quarantine import Quarantine
 from services.batcher.queue import Queue
 from services.batcher.quick_request import AnyRequest
@@ -94,7 +94,7 @@ class Lobby:
             self._make_room(pending)
         caller.pending[number] = pending
         if policy.preserve_ordering:
-            pending.turn = caller.order(self).join()
+            pending.turn = caller.order(self.name).join()
         if rows > door.plain_rows:
             self._cut(pending)
         else:
@@ -122,11 +122,15 @@ class Lobby:
         left_ns = request.deadline_us * 1000
         if left_ns:
             pending.deadline_ns = pending.expires_ns = now_ns + left_ns
-        pending.rank = rank_of(level, now_ns, pending.deadline_ns)
+        if level:
+            pending.rank = rank_of(level, now_ns, pending.deadline_ns)
+        else:
+            pending.rank = now_ns + (left_ns if 0 < left_ns < AGEING_NS else AGEING_NS)
         if left_ns and left_ns < door.horizon_ns:
             refusal = refusal or door.by_deadline(pending, now_ns)
         asked_us = request.queue_timeout_us
-        wait = door.policy.wait_at(level) if level else door.policy.wait
+        policy = door.policy
+        wait = policy.wait_at(level) if level else policy.wait
         if asked_us or wait.timeout_ns:
             timeout_ns = wait.timeout_of(asked_us * 1000)
             if timeout_ns:

@@ -64,16 +64,6 @@ class Bucket:
             return self.rows
         return self.rows * bisect_right(members, rank, key=_RANK) / len(members)
 
-    def add(self, pending: Pending) -> None:
-        members, rank = self.members, pending.rank
-        if not self.rows or pending.arrival_ns < self.since_ns:  # the latter: it was here before, and is put back
-            self.since_ns = pending.arrival_ns
-        if not members or members[-1].rank <= rank:
-            members.append(pending)
-        else:
-            insort_right(members, pending, key=_RANK)
-        self.rows += pending.cost
-
     def move_back(self, pending: Pending) -> None:
         """Behind all others of its level."""
         at = bisect_left(self.members, pending.rank, key=_RANK)
@@ -115,11 +105,12 @@ class Queue:
     Levels are counted for requests that have one (shadow ones do); a model without priorities has none.
     """
 
-    __slots__ = ("_places", "_primary", "_serial", "_shadow", "levels", "rows", "size")
+    __slots__ = ("_places", "_primary", "_serial", "_shadow", "count", "levels", "rows", "size")
 
     def __init__(self) -> None:
         self.rows = 0  # waiting, shadow ones included
         self.size = 0  # bytes waiting
+        self.count = 0  # requests waiting, parts of cut ones each
         self.levels: dict[int, Level] = {}
         self._places = 0
         self._serial = 0
@@ -153,10 +144,18 @@ class Queue:
 
     def put(self, pending: Pending) -> None:
         """Add it where its rank says."""
-        pending.bucket.add(pending)
-        cost, size = pending.cost, pending.size
+        bucket, cost, rank = pending.bucket, pending.cost, pending.rank
+        members = bucket.members
+        if not members or members[-1].rank <= rank:
+            members.append(pending)
+        else:
+            insort_right(members, pending, key=_RANK)
+        if not bucket.rows or pending.arrival_ns < bucket.since_ns:  # the latter: it was here before, and is put back
+            bucket.since_ns = pending.arrival_ns
+        bucket.rows += cost
         self.rows += cost
-        self.size += size
+        self.size += pending.size
+        self.count += 1
         if pending.level:
             level = self.levels.get(pending.level)
             if level is None:
@@ -207,6 +206,7 @@ class Queue:
         bucket.rows -= rows
         self.rows -= rows
         self.size -= size
+        self.count -= count
         if self.levels:
             self._uncount_levels(taken)
         bucket.since_ns = _UNKNOWN
@@ -261,6 +261,7 @@ class Queue:
         pending.bucket.rows -= pending.cost
         self.rows -= pending.cost
         self.size -= pending.size
+        self.count -= 1
         if pending.level:
             level = self.levels[pending.level]
             level.rows -= pending.cost

@@ -23,13 +23,13 @@ class Caller:
     def __init__(self, link: Link) -> None:
         self.link = link
         self.pending: dict[int, Pending] = {}
-        self._orders: dict[object, Order] = {}  # by the home of its requests
+        self._orders: dict[tuple[str, str], Order] = {}  # by model and version
 
-    def order(self, home: object) -> Order:
-        """The order of answers to its requests at `home`."""
-        order = self._orders.get(home)
+    def order(self, name: tuple[str, str]) -> Order:
+        """The order in which a model version answers it."""
+        order = self._orders.get(name)
         if order is None:
-            order = self._orders[home] = Order(self.link.send_encoded)
+            order = self._orders[name] = Order(self.link.send_encoded)
         return order
 
 

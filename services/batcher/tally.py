@@ -69,7 +69,7 @@ class Tally:
     def batch_rows(self) -> Histogram:
         """Batches that ran, by their rows."""
         histogram = Histogram(BATCH_ROWS)
-        for rows, count in self.by_size.items():
+        for rows, count in list(self.by_size.items()):  # scraped on another thread
             histogram.observe(rows, count)
         return histogram
 

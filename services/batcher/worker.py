@@ -25,7 +25,7 @@ class Batch:
         self.cost = self.rows or 1
         self.picked_ns = picked_ns
         self.sent_ns = picked_ns
-        self.expected_ns = 0  # that it should take; 0 = not known
+        self.expected_ns = 0  # that it should take
         self.search = search  # the one that this launch serves
         self.suspect = suspect  # the members were with a worker that died
 
