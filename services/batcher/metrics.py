@@ -8,6 +8,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from services.batcher.batcher import Batcher
+from services.batcher.padding_metrics import padding_metrics
 from services.batcher.policy import SHADOW_LEVEL
 from services.batcher.sequence_metrics import sequence_families
 from services.batcher.servicer import CallerLinks
@@ -44,6 +45,7 @@ class BatcherCollector(Collector):
             yield _histogram(name, text, batchers, histogram)
         yield _level_rows(batchers)
         yield from sequence_families(batchers)
+        yield from padding_metrics(batchers)
         yield from triton_metrics(batchers)
 
 
@@ -61,6 +63,19 @@ _GAUGES: dict[str, tuple[str, Callable[[Batcher], float]]] = {
         lambda batcher: batcher.service.base_ns / 1e9,
     ),
     "service_row_seconds": ("Learnt: time of one more row.", lambda batcher: batcher.service.row_ns / 1e9),
+    "batching_gain": (
+        "Learnt: how many times more rows a second batches of max_batch_size give than single rows.",
+        lambda batcher: batcher.service.gain(max(1, batcher.policy.max_batch_rows)),
+    ),
+    "chosen_rows": ("Rows of the largest batch now; target_p99_ms adapts it.", lambda batcher: batcher.tuner.form.rows),
+    "chosen_delay_seconds": (
+        "Longest wait for a fuller batch now; target_p99_ms adapts it.",
+        lambda batcher: batcher.tuner.form.delay_ns / 1e9,
+    ),
+    "device_seconds": (
+        "Compute time used, by weight: of queues that wait, the one with the least is served next.",
+        lambda batcher: batcher.launcher.used / 1e9,
+    ),
 }
 
 _COUNTERS: dict[str, tuple[str, Callable[[Tally], float]]] = {

@@ -6,10 +6,11 @@ from typing import cast
 from services.batcher.alarm import CallLater
 from services.batcher.assemble import Joined
 from services.batcher.batcher import Batcher, Parts
+from services.batcher.buckets import Bucket
 from services.batcher.device import Device
+from services.batcher.intake import Intake
 from services.batcher.launcher import LEAD_NS, Launcher
 from services.batcher.policy import BatchPolicy
-from services.batcher.queue import Bucket
 from services.batcher.recovery import Recovery
 from services.batcher.request import DONE, Caller, Pending
 from services.batcher.search import Failure
@@ -19,8 +20,8 @@ from services.batcher.sequence_policy import SequencePolicy, departure
 from services.batcher.sequence_queue import SequenceQueue
 from services.batcher.sequences import FAILED, WORKER, Host
 from services.batcher.sequences import Sequence as Steps
-from services.batcher.service_time import ServiceTime
 from services.batcher.worker import Batch, Worker
+from services.core.batching_spec import Padding
 from services.core.errors import INTERNAL, UNAVAILABLE
 from services.core.names import ModelVersion
 from services.core.protowire import packed_field
@@ -54,8 +55,8 @@ class SequenceBatch(Batch):
         return next(member for member, row in zip(self.members, self._rows, strict=True) if row is not None)
 
     @property
-    def service(self) -> ServiceTime:
-        return self._first.bucket.service
+    def bucket(self) -> Bucket:
+        return self._first.bucket
 
     @property
     def oldest_ns(self) -> int:
@@ -192,10 +193,11 @@ class SequenceBatcher(Batcher):
         policy: BatchPolicy,
         device: Device,
         *,
+        pad_to: Padding | None = None,
         clock: Callable[[], int],
         call_later: CallLater,
     ) -> None:
-        super().__init__(name, signature, policy, device, clock=clock, call_later=call_later)
+        super().__init__(name, signature, policy, device, pad_to=pad_to, clock=clock, call_later=call_later)
         self.launcher.queue = self.lobby.queue
         self.launcher.clock = clock
         self._go_by(policy.sequences, signature)
@@ -221,6 +223,11 @@ class SequenceBatcher(Batcher):
         """The link to `worker` is gone, and the state of its sequences."""
         self._close(worker, self._clock())
         super().detach(worker, reason)
+
+    def _intake(self, policy: BatchPolicy) -> Intake:
+        """What reads requests; nothing is filled up, even while a worker of before could."""
+        self._pad_to = None
+        return super()._intake(policy)
 
     def retire(self, reason: str) -> list[Worker]:
         """Another batcher takes its place."""
@@ -263,9 +270,10 @@ def batcher_for(
     policy: BatchPolicy,
     device: Device,
     *,
+    pad_to: Padding | None = None,
     clock: Callable[[], int],
     call_later: CallLater,
 ) -> Batcher:
     """The batcher that a policy needs."""
     kind = Batcher if policy.sequences is None else SequenceBatcher
-    return kind(name, signature, policy, device, clock=clock, call_later=call_later)
+    return kind(name, signature, policy, device, pad_to=pad_to, clock=clock, call_later=call_later)

@@ -93,7 +93,13 @@ class Serving:
 
     def _make(self, facts: WorkerFacts, policy: BatchPolicy) -> Batcher:
         return batcher_for(
-            facts.name, facts.signature, policy, self._device, clock=self._clock, call_later=self._call_later
+            facts.name,
+            facts.signature,
+            policy,
+            self._device,
+            pad_to=facts.pad_to,
+            clock=self._clock,
+            call_later=self._call_later,
         )
 
     def _replace(self, batcher: Batcher, policy: BatchPolicy) -> None:

@@ -4,10 +4,12 @@ from collections.abc import Callable, Sized
 from dataclasses import dataclass
 
 from services.batcher.assemble import Joined, encoded, joined
+from services.batcher.buckets import Bucket
 from services.batcher.request import Pending
 from services.batcher.search import Search
 from services.batcher.service_time import ServiceTime
 from services.chassis.link import Link
+from services.core.batching_spec import Padding
 from services.core.names import ModelVersion
 from services.core.signature import Signature
 
@@ -30,9 +32,14 @@ class Batch:
         self.suspect = suspect  # the members were with a worker that died
 
     @property
+    def bucket(self) -> Bucket:
+        """Where all its members waited."""
+        return self.members[0].bucket
+
+    @property
     def service(self) -> ServiceTime:
         """How long such batches take."""
-        return self.members[0].bucket.service
+        return self.bucket.service
 
     @property
     def oldest_ns(self) -> int:
@@ -56,7 +63,8 @@ class WorkerFacts:
     name: ModelVersion
     digest: str
     slots: int
-    signature: Signature
+    signature: Signature  # the artifact's
+    pad_to: Padding | None = None  # as it was proven to change no answer
 
 
 class Worker:
