@@ -68,6 +68,23 @@ async def test_known_requests_errors_and_named_versions_are_mirrored_or_not_as_t
     assert [data for data in copied if data] == [floats(n, n) for n in (1, 2, 3, 9)]
 
 
+async def test_requests_of_sequences_are_not_copied(mesh: RouterMesh) -> None:
+    model = await mesh.model("1", "3", spec={"versions": {"1": {"batching": {"sequence_batching": {}}}}})
+    await model.route({"stable": "1", "shadow": {"3": 100}})
+    async with PuppetComparator() as comparator:
+        await found(comparator, mesh)
+        request = infer_request(model.name, 1.0)
+        request.parameters["sequence_id"].int64_param = 1
+        of_sequence = await mesh.call(request)
+        await model.route({"stable": "3", "shadow": {"1": 100}})
+        other = await model.call(2.0)
+        await comparator.until(lambda: comparator.mirrors, timeout_s=2)
+        await comparator.renounce(mesh.etcd)
+
+    assert (of_sequence.code, other.code) == (OK, OK)
+    assert [mirror.inputs[0].data for mirror in comparator.mirrors] == [floats(2, 2)]
+
+
 async def test_a_share_is_of_users_not_of_requests(mesh: RouterMesh) -> None:
     model = await mesh.model("1", "3")
     await model.route({"stable": "1", "shadow": {"3": 40}})
