@@ -71,7 +71,8 @@ class Batcher:
         self._queue = parts.queue()
         self._alarm = Alarm(call_later, self._rung)
         door = Door(name, policy, self._queue, self.service, self.workers)
-        self.lobby = parts.lobby(name, self._intake(policy), self._queue, self.service, door, self._alarm, clock)
+        intake = self._intake(policy)
+        self.lobby = parts.lobby(name, intake, self._queue, self.service, door, self._alarm, clock)
         self._recovery = parts.recovery(self.lobby)
         self._layouts = Layouts()
         self._clock = clock
@@ -203,7 +204,7 @@ class Batcher:
 
     def _succeeded(self, batch: Batch, reply: pb.Reply, now_ns: int) -> None:
         lobby = self.lobby
-        bucket = batch.bucket
+        bucket = batch.first.bucket
         padder = bucket.intake.padder
         try:
             columns = columns_of(reply.outputs, batch.rows) if bucket.intake.batches else None

@@ -44,8 +44,8 @@ class BatcherCollector(Collector):
         for name, (text, histogram) in _HISTOGRAMS.items():
             yield _histogram(name, text, batchers, histogram)
         yield _level_rows(batchers)
-        yield from sequence_families(batchers)
         yield from padding_metrics(batchers)
+        yield from sequence_families(batchers)
         yield from triton_metrics(batchers)
 
 

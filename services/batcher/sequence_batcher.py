@@ -51,12 +51,8 @@ class SequenceBatch(Batch):
         self._controls = controls
 
     @property
-    def _first(self) -> Pending:
+    def first(self) -> Pending:
         return next(member for member, row in zip(self.members, self._rows, strict=True) if row is not None)
-
-    @property
-    def bucket(self) -> Bucket:
-        return self._first.bucket
 
     @property
     def oldest_ns(self) -> int:

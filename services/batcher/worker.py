@@ -4,7 +4,6 @@ from collections.abc import Callable, Sized
 from dataclasses import dataclass
 
 from services.batcher.assemble import Joined, encoded, joined
-from services.batcher.buckets import Bucket
 from services.batcher.request import Pending
 from services.batcher.search import Search
 from services.batcher.service_time import ServiceTime
@@ -32,14 +31,14 @@ class Batch:
         self.suspect = suspect  # the members were with a worker that died
 
     @property
-    def bucket(self) -> Bucket:
-        """Where all its members waited."""
-        return self.members[0].bucket
+    def first(self) -> Pending:
+        """A member with a request."""
+        return self.members[0]
 
     @property
     def service(self) -> ServiceTime:
         """How long such batches take."""
-        return self.bucket.service
+        return self.first.bucket.service
 
     @property
     def oldest_ns(self) -> int:

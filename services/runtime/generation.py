@@ -19,9 +19,9 @@ class Plan(NamedTuple):
     framework: str
     file: str
     trusted: bool
-    pad_to: Padding | None
-    states: tuple[SequenceState, ...]
-    controls: tuple[ControlInput, ...]
+    pad_to: Padding | None = None
+    states: tuple[SequenceState, ...] = ()
+    controls: tuple[ControlInput, ...] = ()
 
 
 class Generation:

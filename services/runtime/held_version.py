@@ -62,10 +62,10 @@ class HeldVersion:
             self._fetch_new(spec, sighting)
         fetched = self._fetched
         if fetched is not None and fetched.found is not None:
-            file, batching = str(fetched.found.file), spec.batching
-            sequences = batching.sequence_batching or SequenceBatching()
+            file, pad_to = str(fetched.found.file), spec.batching.pad_to
+            sequences = spec.batching.sequence_batching or SequenceBatching()
             plan = Plan(
-                *self.identity, fetched.digest, fetched.found.framework, file, spec.trusted, batching.pad_to,
+                *self.identity, fetched.digest, fetched.found.framework, file, spec.trusted, pad_to,
                 sequences.state, sequences.control_input,
             )  # fmt: skip
             self._advance(plan, spec)

@@ -66,9 +66,7 @@ def load(job: Job) -> tuple[Backend, Signature, str]:
     signature = backend.load(job.file, Options(trusted=job.trusted, threads=job.threads))
     loaded_s = time.monotonic() - began
     signature, note = fitted(signature, job.states, job.controls)
-    found = checked(backend.run, signature, job.pad_to)
-    if note:
-        found = found._replace(note=note)
+    found = Checked(signature, note, 1) if note else checked(backend.run, signature, job.pad_to)
     if found.note:
         log.warning("batching_switched_off", reason=found.note)
     if job.pad_to is not None:
