@@ -1,10 +1,10 @@
 """Which batch leaves next, and for which worker: asks the policy and acts."""
 
 from services.batcher.alarm import Alarm
+from services.batcher.buckets import Bucket
 from services.batcher.device import Device
 from services.batcher.lobby import Lobby
 from services.batcher.policy import choose, departure, fitting
-from services.batcher.queue import Bucket
 from services.batcher.recovery import Recovery
 from services.batcher.request import LAUNCHED, Pending
 from services.batcher.tally import HOPELESS

@@ -80,10 +80,12 @@ class Lobby:
                 return
         try:
             inputs, inner, size = self.intake.read(request, rows)
+            pending = Pending(self, caller, number, rows, inputs, size, now_ns)
+            if self.intake.padder is not None:
+                inner = self.intake.padder.settle(pending, inner)
         except InvalidRequestError as error:
             self._refuse(caller, number, Refusal(INVALID_ARGUMENT, str(error), counted.INVALID))
             return
-        pending = Pending(self, caller, number, rows, inputs, size, now_ns)
         pending.level = level
         refusal = self._judge(pending, request, now_ns)
         if refusal is not None:
@@ -99,10 +101,15 @@ class Lobby:
             self._cut(pending)
         else:
             queue.put(pending)
+        if pending.expires_ns < self._expiry_ns or policy.delay_ns:
+            self._note_times(pending, now_ns)
+
+    def _note_times(self, pending: Pending, now_ns: int) -> None:
+        """Keep in mind when the first one expires, and how often they come."""
         if pending.expires_ns < self._expiry_ns:
             self._expiry_ns = pending.expires_ns
             self._alarm.set(pending.expires_ns, now_ns)
-        if policy.delay_ns:
+        if self.door.policy.delay_ns:
             self.gap_ns += (now_ns - self._arrival_ns - self.gap_ns) * 0.1 if self._arrival_ns else 0
             self._arrival_ns = now_ns
 

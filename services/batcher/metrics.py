@@ -8,6 +8,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from services.batcher.batcher import Batcher
+from services.batcher.padding_metrics import padding_metrics
 from services.batcher.policy import SHADOW_LEVEL
 from services.batcher.servicer import CallerLinks
 from services.batcher.serving import Serving
@@ -42,6 +43,7 @@ class BatcherCollector(Collector):
         for name, (text, histogram) in _HISTOGRAMS.items():
             yield _histogram(name, text, batchers, histogram)
         yield _level_rows(batchers)
+        yield from padding_metrics(batchers)
         yield from triton_metrics(batchers)
 
 

@@ -8,6 +8,7 @@ from services.batcher.request import Pending
 from services.batcher.search import Search
 from services.batcher.service_time import ServiceTime
 from services.chassis.link import Link
+from services.core.batching_spec import Padding
 from services.core.names import ModelVersion
 from services.core.signature import Signature
 
@@ -48,7 +49,8 @@ class WorkerFacts:
     name: ModelVersion
     digest: str
     slots: int
-    signature: Signature
+    signature: Signature  # the artifact's
+    pad_to: Padding | None = None  # as it was proven to change no answer
 
 
 class Worker:
