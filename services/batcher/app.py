@@ -1,18 +1,21 @@
 """The batcher, put together, and how it stops."""
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from services.batcher.config import BatcherConfig
 from services.batcher.control import RuntimeWatch
+from services.batcher.device import Device
 from services.batcher.instances import Instances
 from services.batcher.metrics import BatcherCollector
 from services.batcher.models import Models
 from services.batcher.servicer import CallerLinks
 from services.batcher.serving import Endpoints, Serving
 from services.chassis.app import App
+from services.chassis.arena import Arenas
 from services.chassis.etcd import Mirror
 from services.chassis.link import LinkServer, listen
 from services.core import keys
@@ -35,6 +38,7 @@ async def build(config: BatcherConfig, app: App) -> AsyncIterator[None]:
         app.log.info("listening", name=name, address=server.address)
     pod.announce(tcp.address, local.address.removeprefix("unix:"))
     app.registry.register(BatcherCollector(pod.serving, pod.links))
+    app.registry.register(pod.arenas)
     app.ready_when(pod.unready)
     app.on_drain(lambda: pod.drain(servers))
     app.spawn(pod.mirror.run(), "models")
@@ -57,10 +61,12 @@ class Pod:
         self.models = Models(self._models_changed)
         endpoints = Endpoints(app.registration, config.pod)
         call_later = asyncio.get_running_loop().call_later
-        self.serving = Serving(self.models.spec, endpoints, clock=clock, call_later=call_later)
+        device = Device(config.device_slots or 2 * len(os.sched_getaffinity(0)))
+        self.serving = Serving(self.models.spec, endpoints, device, clock=clock, call_later=call_later)
         self.links = CallerLinks(self.serving.batchers, clock)
         self.serving.tell = self.links.tell
-        self.instances = Instances(self.serving, app.hello, app.spawn, clock)
+        self.arenas = Arenas(config.shared_memory_bytes)
+        self.instances = Instances(self.serving, app.hello, self.arenas, app.spawn, clock)
         self.runtime = RuntimeWatch(config.run_dir / "runtime.sock", self._runtime_said, self._runtime_lost)
         snapshot = config.data_dir / "batcher-models.json"
         self.mirror = Mirror(app.etcd, [keys.MODELS], self.models.apply, snapshot=snapshot, log=app.log)

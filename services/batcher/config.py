@@ -15,3 +15,4 @@ class BatcherConfig(ServiceConfig):
     run_dir: Path = Path(".turnout/run/pod-0")  # shared with the pod's runtime
     shared_memory_bytes: int = Field(default=256 << 20, ge=0)  # for large tensors to each worker; 0 = none
     pod: str = Field(default="pod-0", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    device_slots: int = Field(default=0, ge=0)  # batches of all models at once; 0 = twice the processor cores

@@ -45,6 +45,7 @@ class QuickRequest:
 
     shadow: ClassVar[bool] = False
     tries: ClassVar[int] = 0
+    priority: ClassVar[int] = 0
     queue_timeout_us: ClassVar[int] = 0
     digest: ClassVar[str] = ""
     request_id: ClassVar[str] = ""
@@ -97,9 +98,9 @@ def key_of(request: AnyRequest | BrokenRequest) -> tuple[str, str]:
     return request.model, request.version
 
 
-def with_blocks(request: pb.Request, borrower: Borrower) -> AnyRequest | BrokenRequest:
+def with_blocks(request: pb.Request, borrower: Borrower | None) -> AnyRequest | BrokenRequest:
     """The request with those inputs in place that lie in shared memory."""
-    if not borrower.is_open or not any(tensor.HasField("block") for tensor in request.inputs):
+    if borrower is None or not borrower.is_open or not any(tensor.HasField("block") for tensor in request.inputs):
         return request  # a block without an arena is a tensor without its data, and fails as one
     inputs = []
     try:
@@ -120,7 +121,7 @@ class RequestReader:
     def __init__(self) -> None:
         self._layouts: KnownHeaders[RequestLayout] = KnownHeaders()
 
-    def read(self, frame: bytes, borrower: Borrower) -> list[AnyRequest | BrokenRequest] | None:
+    def read(self, frame: bytes, borrower: Borrower | None = None) -> list[AnyRequest | BrokenRequest] | None:
         """The frame's requests; None when it holds something else too. Raises DecodeError.
 
         `borrower`: of the link that brought it. Blocks are read only when all of the frame is, so that none is twice.
@@ -139,7 +140,7 @@ class RequestReader:
             requests.append(self._one(memoryview(frame)[start:stop] if is_large else frame[start:stop], borrower))
         return requests
 
-    def _one(self, encoded: Data, borrower: Borrower) -> AnyRequest | BrokenRequest:
+    def _one(self, encoded: Data, borrower: Borrower | None) -> AnyRequest | BrokenRequest:
         if len(encoded) <= _NUMBERS.size:
             return _parsed(encoded)
         id_tag, number, deadline_tag, deadline_us = _NUMBERS.unpack_from(encoded)
@@ -154,7 +155,7 @@ class RequestReader:
         layout, data = found
         if layout.is_lent:
             try:
-                data = borrower.read(number, *decode_block(data))
+                data = _read_block(number, data, borrower)
             except BlockError as error:
                 return BrokenRequest(number, error)
         return QuickRequest(layout, data, number, deadline_us)
@@ -172,9 +173,16 @@ class RequestReader:
         header = rest[:header_bytes]
         if not tensor.data and header.endswith(_BLOCK + varint(BLOCK_BYTES)):
             # As for data: with another block behind it, the header must give that block.
-            tensor = _first_input(numbers + header + _OTHER_BLOCK)
-            if tensor is not None and tensor.block.SerializeToString() == _OTHER_BLOCK:
+            other = _first_input(numbers + header + _OTHER_BLOCK)
+            if other is not None and other.block.SerializeToString() == _OTHER_BLOCK:
                 self._layouts.add(rest, header_bytes, RequestLayout(request))
+
+
+def _read_block(number: int, encoded: Data, borrower: Borrower | None) -> Data:
+    """What lies in an encoded Block. Raises BlockError."""
+    if borrower is None:
+        raise BlockError("a block of shared memory, and this link knows none")
+    return borrower.read(number, *decode_block(encoded))
 
 
 def _only_data(encoded: bytes) -> bytes | None:

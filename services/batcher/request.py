@@ -2,7 +2,9 @@
 
 from typing import TYPE_CHECKING
 
+from services.batcher.ordering import Order, Turn
 from services.batcher.policy import FOREVER_NS
+from services.chassis.arena import Borrower
 from services.chassis.link import Link
 from services.core.known_headers import Data
 
@@ -15,13 +17,31 @@ MAX_TRIES = 2
 
 
 class Caller:
-    """One peer's link and its requests in here, by id."""
+    """One peer's link and its requests in here, by id.
 
-    __slots__ = ("link", "pending")
+    `lent`: by id too, the blocks of shared memory that hold their inputs; nearly always empty where tensors are small.
+    """
 
-    def __init__(self, link: Link) -> None:
+    __slots__ = ("_orders", "borrower", "lent", "link", "pending")
+
+    def __init__(self, link: Link, borrower: Borrower | None = None) -> None:
         self.link = link
+        self.borrower = borrower
+        self.lent = borrower.lent if borrower else {}
         self.pending: dict[int, Pending] = {}
+        self._orders: dict[object, Order] = {}  # by the home of its requests
+
+    def order(self, home: object) -> Order:
+        """The order of answers to its requests at `home`."""
+        order = self._orders.get(home)
+        if order is None:
+            order = self._orders[home] = Order(self.link.send_encoded)
+        return order
+
+    def give_back(self, number: int) -> None:
+        """A request is done with its inputs: its answer is written, or there will be none."""
+        if self.borrower is not None:
+            self.borrower.give_back(number)
 
 
 class Pending:
@@ -37,13 +57,16 @@ class Pending:
         "home",
         "id",
         "inputs",
+        "level",
         "parts",
+        "rank",
         "request_id",
         "retries",
         "rows",
         "size",
         "state",
         "tries",
+        "turn",
         "wanted",
         "whole",
     )
@@ -61,6 +84,8 @@ class Pending:
         self.arrival_ns = arrival_ns
         self.deadline_ns = FOREVER_NS
         self.expires_ns = FOREVER_NS  # deadline or queue timeout, whichever is earlier
+        self.level = 0  # priority: 1 = the highest; 0 = the model has none
+        self.rank = 0  # order in the queue, the lowest first
         self.state = WAITING
         self.tries = 0  # executions begun, by anyone
         self.retries = 0  # launches beyond the first
@@ -68,12 +93,14 @@ class Pending:
         self.request_id = ""
         self.whole: Pending | None = None
         self.parts: Parts | None = None
+        self.turn: Turn | None = None  # when answers leave in order of arrival
         self.bucket: Bucket
 
     def part(self, rows: int, inputs: list[Data]) -> "Pending":
         """One part of this request; it shares its fate."""
         part = Pending(self.home, self.caller, self.id, rows, inputs, sum(map(len, inputs)), self.arrival_ns)
         part.deadline_ns, part.expires_ns = self.deadline_ns, self.expires_ns
+        part.level, part.rank = self.level, self.rank
         part.tries, part.request_id, part.whole = self.tries, self.request_id, self
         return part
 

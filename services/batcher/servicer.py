@@ -1,16 +1,20 @@
 """The links of routers and shadow comparators: frames in, offers and cancels out."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+
+import structlog
 
 from services.batcher.batcher import Batcher
 from services.batcher.quick_request import AnyRequest, BrokenRequest, RequestReader, key_of, with_blocks
-from services.batcher.replies import write_error
+from services.batcher.replies import error_reply, send_error
 from services.batcher.request import Caller
+from services.chassis.arena import Borrower
 from services.chassis.link import Link
-from services.core.errors import UNAVAILABLE
+from services.core.errors import INTERNAL, UNAVAILABLE
 from turnout.v1 import link_pb2 as pb
 
+log = structlog.get_logger()
 _MOST_UNREAD_BYTES = 64 << 20  # answers a peer has not read; beyond, its requests are refused
 _RETRY_US = 1_000_000
 
@@ -30,9 +34,8 @@ class CallerLinks:
         return len(self._callers)
 
     def opened(self, link: Link) -> None:
-        caller = self._callers[link] = Caller(link)
         link.borrower = borrower = Borrower(link)
-        caller.lent = borrower.lent
+        caller = self._callers[link] = Caller(link, borrower)
         link.read_encoded = partial(self._read_encoded, caller, borrower)
         self._tell(link)
 
@@ -58,11 +61,10 @@ class CallerLinks:
             return
         now_ns = self._clock()
         requests, cancels = frame.requests, frame.cancels
-        borrower = link.borrower
-        if borrower is not None and borrower.is_open:
-            touched = self._offer(caller, [with_blocks(request, borrower) for request in requests], now_ns)
-        else:
-            touched = self._offer(caller, requests[:], now_ns) if requests else []
+        touched: Sequence[Batcher] = ()
+        if requests:
+            borrower = caller.borrower
+            touched = self._offer(caller, [with_blocks(request, borrower) for request in requests[:]], now_ns)
         if cancels:  # after the requests: one may be cancelled in the frame that brought it
             for number in cancels:
                 pending = caller.pending.get(number)
@@ -103,13 +105,13 @@ class CallerLinks:
         self.refused += 1
         if isinstance(request, BrokenRequest):
             log.error("block_refused", peer=caller.link.peer.instance, reason=request.message)
-            write_error(caller, request.id, INTERNAL, request.message)
+            send_error(caller, error_reply(request.id, INTERNAL, request.message))
             return
         model, version = key_of(request)
         message = f"{model}/{version} is not served here"
         if unread:
             message = f"{caller.link.queued_bytes} bytes of answers wait for {caller.link.peer.instance} to read them"
-        write_error(caller, request.id, UNAVAILABLE, message, retry_after_us=_RETRY_US)
+        send_error(caller, error_reply(request.id, UNAVAILABLE, message, retry_after_us=_RETRY_US))
 
     def _tell(self, link: Link) -> None:
         link.frame_for(self.serving.ByteSize() + 16).serving.CopyFrom(self.serving)
