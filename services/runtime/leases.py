@@ -1,20 +1,24 @@
 """Inputs in shared memory that models have not let go of.
 
-A model may keep what it was given, or a view of it, beyond its batch. As long as anything refers to a block's view,
-the block is not given back: so nothing that a model keeps changes under it, as with inputs that came as bytes.
+A model may keep what it was given, or a view of it, beyond its batch. Each block is wrapped in an array of its bytes,
+which every array made of it refers to; as long as anything does, the block is not given back. So nothing that a model
+keeps changes under it, as with inputs that came as bytes.
 """
 
 import sys
 from collections import deque
 
+import numpy as np
+from numpy.typing import NDArray
+
 from services.chassis.arena import Borrower
 from services.chassis.link import Link
 from turnout.v1 import link_pb2 as pb
 
-_OUR_REFERENCES = 3  # to a view while it is looked at: its entry, the loop's name, the argument of getrefcount
-_LOOKS = 8  # at kept views after each batch
+_OUR_REFERENCES = 3  # to a block's bytes while it is looked at: its entry, the loop's name, the argument of getrefcount
+_LOOKS = 8  # at kept blocks after each batch
 
-Views = dict[str, tuple[memoryview, int]]  # by input: the data, and the generation of its block
+Views = dict[str, tuple[NDArray[np.uint8], int]]  # by input: its bytes, and the generation of its block
 
 
 def views_of(request: pb.Request, borrower: Borrower) -> Views:
@@ -23,7 +27,8 @@ def views_of(request: pb.Request, borrower: Borrower) -> Views:
     for tensor in request.inputs:
         if tensor.HasField("block"):
             block = tensor.block
-            views[tensor.name] = borrower.view(block.offset, block.length, block.generation), block.generation
+            view = borrower.view(block.offset, block.length, block.generation)
+            views[tensor.name] = np.frombuffer(view, np.uint8), block.generation
     return views
 
 
@@ -38,7 +43,7 @@ class Leases:
     __slots__ = ("_kept",)
 
     def __init__(self) -> None:
-        self._kept: deque[tuple[Link, memoryview, int]] = deque()
+        self._kept: deque[tuple[Link, NDArray[np.uint8], int]] = deque()
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -46,9 +51,9 @@ class Leases:
     def end(self, link: Link, views: Views) -> None:
         """A batch is done: give back its blocks, and those of earlier ones that were kept and are not any more."""
         free = []
-        for view, generation in views.values():
-            if sys.getrefcount(view) > _OUR_REFERENCES:
-                self._kept.append((link, view, generation))
+        for whole, generation in views.values():
+            if sys.getrefcount(whole) > _OUR_REFERENCES:
+                self._kept.append((link, whole, generation))
             else:
                 free.append(generation)
         if free:
@@ -62,8 +67,8 @@ class Leases:
 
     def _look_again(self) -> None:
         for _ in range(min(_LOOKS, len(self._kept))):
-            link, view, generation = entry = self._kept.popleft()
-            if sys.getrefcount(view) > _OUR_REFERENCES:
+            link, whole, generation = entry = self._kept.popleft()
+            if sys.getrefcount(whole) > _OUR_REFERENCES:
                 self._kept.append(entry)
             else:
                 link.release([generation])

@@ -1,45 +1,14 @@
-"""Lender and borrower, joined by a link that passes on at once what each says to the other."""
+"""Lender and borrower: the offer, the proof, and blocks on their way."""
 
 import asyncio
 import errno
 import os
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
-from services.chassis.arena import Arenas, BlockError, Borrower
-from services.chassis.arena.layout import decode_block
-from services.chassis.arena.lender import Lender
-
-MIB = 1 << 20
-
-
-class Pair:
-    """Both ends' links."""
-
-    def __init__(self, folder: Path, *, limit_bytes: int = 16 * MIB, borrows: Path | None = None) -> None:
-        self.arenas = Arenas(limit_bytes, folder)
-        self.answers: list[bytes] = []
-        self.mute = False
-        lender = self.arenas.lender(self)
-        assert lender is not None
-        self.lender: Lender = lender
-        self.borrower = Borrower(self, borrows or folder)
-
-    def offer_arena(self, name: str) -> None:
-        if not self.mute:
-            self.borrower.offered(name)
-
-    def answer_arena(self, nonce: bytes) -> None:
-        self.answers.append(nonce)
-        self.lender.proven(nonce)
-
-    def release(self, generations: Iterable[int]) -> None:
-        self.lender.released(generations)
-
-    def lend(self, data: bytes) -> bytes | None:
-        return self.lender.lend((data,), len(data))
+from services.chassis.arena import Arenas, BlockError, decode_block
+from tests.support.lending import MIB, Pair
 
 
 def files(folder: Path) -> list[str]:
