@@ -167,7 +167,7 @@ class Executor:
             if tensor.datatype != datatype:
                 raise _BadBatchError(INVALID_ARGUMENT, f"input {name!r} is {datatype}, not {tensor.datatype}")
             shape = tuple(tensor.shape)
-            data = memoryview(views[name][0]) if name in views else tensor.data
+            data = views[name][0].data if name in views else tensor.data
             try:
                 if dtype is None:
                     arrays[name] = decode(datatype, shape, data)

@@ -151,7 +151,7 @@ def test_the_second_request_in_shared_memory_is_read_quickly_and_without_a_copy(
 
 
 @pytest.mark.parametrize("is_known", [False, True])
-def test_a_request_whose_block_is_not_there_is_read_as_broken(pair: Pair, is_known: bool) -> None:
+def test_a_request_whose_block_is_not_there_is_read_as_broken(pair: Pair, *, is_known: bool) -> None:
     reader = RequestReader()
     requests = [pb.Request(id=number, deadline_us=5, model="m", version="1", rows=1) for number in (1, 2)]
     for request in requests:
