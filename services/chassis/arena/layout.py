@@ -15,7 +15,7 @@ NONCE_BYTES = 16
 PAGE = 4096  # bytes; segments are whole pages
 LINE = 64  # bytes; every block begins at a multiple
 HEADER = struct.Struct("<QQ")  # generation, length of the data
-LEAST_BYTES = 64 << 10  # of a tensor that is worth a block; below, the copies it saves cost less than the round trip
+LEAST_BYTES = 16 << 10  # of a tensor that goes by block; below, the copies saved are worth no more than the block costs
 
 Data = bytes | memoryview
 
