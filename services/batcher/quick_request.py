@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from google.protobuf.message import DecodeError
 
-from services.batcher.queue import Shapes
+from services.batcher.buckets import Shapes
 from services.chassis.arena import BLOCK_BYTES, BlockError, Borrower, decode_block, encode_block
 from services.core.known_headers import VIEW_BYTES, Data, KnownHeaders, field_end
 from services.core.protowire import varint

@@ -9,6 +9,7 @@ from services.batcher.search import Search
 from services.batcher.service_time import ServiceTime
 from services.chassis.arena import Lender
 from services.chassis.link import Link
+from services.core.batching_spec import Padding
 from services.core.names import ModelVersion
 from services.core.signature import Signature
 
@@ -26,7 +27,7 @@ class Batch:
         self.cost = self.rows or 1
         self.picked_ns = picked_ns
         self.sent_ns = picked_ns
-        self.expected_ns = 0  # that it should take; 0 = not known
+        self.expected_ns = 0  # that it should take
         self.search = search  # the one that this launch serves
         self.suspect = suspect  # the members were with a worker that died
 
@@ -49,7 +50,8 @@ class WorkerFacts:
     name: ModelVersion
     digest: str
     slots: int
-    signature: Signature
+    signature: Signature  # the artifact's
+    pad_to: Padding | None = None  # as it was proven to change no answer
 
 
 class Worker:

@@ -207,6 +207,8 @@ class Replicas:
         choices = [replica for replica in ready if replica is not besides and replica.is_open]
         if len(choices) > 2:
             choices = random.sample(choices, 2)
+        elif random.random() < 0.5:  # noqa: S311 - of two that are equally loaded, each gets its share
+            choices.reverse()
         return min(choices, key=lambda replica: replica.outstanding_rows, default=None)
 
     async def close(self) -> None:
