@@ -16,9 +16,9 @@ from pydantic import BaseModel
 
 from services.batcher.config import BatcherConfig
 from services.chassis.config import ServiceConfig
-from services.core import model_spec
+from services.core import batching_spec
 from services.core.feature_spec import Column, FeatureViewSpec
-from services.core.model_spec import Access, Batching, FeatureUse, Limits, ModelSpec, Placement, VersionPolicy
+from services.core.model_spec import Access, FeatureUse, Limits, ModelSpec, Placement, VersionPolicy
 from services.core.route_spec import Canary, Fallback, Match, RouteSpec
 from services.feature_proxy.config import FeatureProxyConfig
 from services.router.config import RouterConfig
@@ -39,14 +39,14 @@ KEYS: dict[str, tuple[type[BaseModel], ...]] = {
         ModelSpec,
         Placement,
         VersionPolicy,
-        Batching,
-        model_spec.QueuePolicy,
-        model_spec.Padding,
-        model_spec.SequenceBatching,
-        model_spec.Direct,
-        model_spec.Oldest,
-        model_spec.ControlInput,
-        model_spec.SequenceState,
+        batching_spec.Batching,
+        batching_spec.QueuePolicy,
+        batching_spec.Padding,
+        batching_spec.SequenceBatching,
+        batching_spec.Direct,
+        batching_spec.Oldest,
+        batching_spec.ControlInput,
+        batching_spec.SequenceState,
         Limits,
         FeatureUse,
         Access,

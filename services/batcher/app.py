@@ -1,12 +1,14 @@
 """The batcher, put together, and how it stops."""
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from services.batcher.config import BatcherConfig
 from services.batcher.control import RuntimeWatch
+from services.batcher.device import Device
 from services.batcher.instances import Instances
 from services.batcher.metrics import BatcherCollector
 from services.batcher.models import Models
@@ -57,7 +59,8 @@ class Pod:
         self.models = Models(self._models_changed)
         endpoints = Endpoints(app.registration, config.pod)
         call_later = asyncio.get_running_loop().call_later
-        self.serving = Serving(self.models.spec, endpoints, clock=clock, call_later=call_later)
+        device = Device(config.device_slots or 2 * len(os.sched_getaffinity(0)))
+        self.serving = Serving(self.models.spec, endpoints, device, clock=clock, call_later=call_later)
         self.links = CallerLinks(self.serving.batchers, clock)
         self.serving.tell = self.links.tell
         self.instances = Instances(self.serving, app.hello, app.spawn, clock)

@@ -6,24 +6,25 @@ import structlog
 
 from services.batcher.alarm import Alarm, CallLater
 from services.batcher.collate import WrongRowsError, columns_of
+from services.batcher.device import Device
 from services.batcher.door import Door
 from services.batcher.intake import Intake
+from services.batcher.launcher import Launcher
 from services.batcher.lobby import Lobby
-from services.batcher.policy import FOREVER_NS, BatchPolicy, choose, departure, fitting
-from services.batcher.queue import Bucket, Queue
+from services.batcher.policy import FOREVER_NS, BatchPolicy
+from services.batcher.queue import Queue
 from services.batcher.recovery import Recovery
 from services.batcher.replies import Layouts, Scatter
-from services.batcher.request import LAUNCHED, Pending
+from services.batcher.request import Pending
 from services.batcher.search import Failure
 from services.batcher.service_time import ServiceTime
+from services.batcher.tuner import Tuner
 from services.batcher.worker import Batch, Worker
 from services.core.errors import INTERNAL, OK, RESOURCE_EXHAUSTED, UNAVAILABLE
 from services.core.names import ModelVersion
 from services.core.signature import Signature
 from turnout.v1 import link_pb2 as pb
 
-_LEAD_NS = 2_000_000  # a batch is sent so long before its worker should be free
-_HELD_BYTES = 1 << 20
 _LOOK_AHEAD_EVERY = 8  # batches
 _ORPHAN_NS = 1_000_000_000  # without a worker for so long, those waiting are told
 
@@ -38,6 +39,7 @@ class Batcher:
         name: ModelVersion,
         signature: Signature,
         policy: BatchPolicy,
+        device: Device,
         *,
         clock: Callable[[], int],
         call_later: CallLater,
@@ -45,16 +47,19 @@ class Batcher:
         self.name = name
         self.workers: list[Worker] = []
         self.service = ServiceTime()
+        self.tuner = Tuner(policy)
+        self._signature = signature  # the artifact's
         self._queue = Queue()
         self._alarm = Alarm(call_later, self._rung)
         door = Door(name, policy, self._queue, self.service, self.workers)
-        self.lobby = Lobby(name, Intake(name.model, signature), self._queue, door, self._alarm, clock)
+        intake = _intake(name, signature, policy)
+        self.lobby = Lobby(name, intake, self._queue, self.service, door, self._alarm, clock)
         self._recovery = Recovery(self.lobby)
         self._layouts = Layouts()
         self._clock = clock
         self._draining = False
         self._orphaned_ns = FOREVER_NS  # when those waiting are told that there is no worker
-        self._reserved: Worker | None = None  # for the suspect that is next, or runs there
+        self.launcher = Launcher(self.lobby, self._recovery, self.workers, self.tuner, device, self._alarm)
 
     @property
     def policy(self) -> BatchPolicy:
@@ -77,101 +82,19 @@ class Batcher:
     def apply(self, policy: BatchPolicy) -> None:
         """Use `policy` from now on; what waits stays."""
         self.lobby.door.apply(policy)
-        self.pump(self._clock())
+        self.tuner.apply(policy)
+        self._read_by(_intake(self.name, self._signature, policy))
+        self.launcher.pump(self._clock())
 
-    # -- launches
+    def _read_by(self, intake: Intake) -> None:
+        """Read what comes by `intake`, if that differs; what waits goes on as it was read."""
+        if intake.signature != self.lobby.intake.signature:
+            self._queue.close_buckets()
+            self.lobby.intake = intake
 
     def pump(self, now_ns: int) -> None:
         """Launch everything that may leave now."""
-        if self._recovery:
-            self._pump_recovery(now_ns)
-        while self._queue.rows:
-            worker = self._free_worker(now_ns)
-            if worker is None or not self._launch_next(worker, now_ns):
-                return
-
-    def _free_worker(self, now_ns: int) -> Worker | None:
-        """The least loaded worker with a free slot that is nobody's, and is about to need a batch.
-
-        One that is busy for longer gets none yet: those who come until then can still be in it. Unless it is large:
-        its way to the worker takes time that the batch before it hides.
-        """
-        best: Worker | None = None
-        may_hold = self._queue.size < _HELD_BYTES
-        for worker in self.workers:
-            if worker.free_slots <= 0 or worker is self._reserved:
-                continue
-            if may_hold and worker.in_flight and worker.busy_until_ns - _LEAD_NS > now_ns:
-                self._alarm.set(worker.busy_until_ns - _LEAD_NS, now_ns)
-            elif best is None or len(worker.in_flight) < len(best.in_flight):
-                best = worker
-        return best
-
-    def _launch_next(self, worker: Worker, now_ns: int) -> bool:
-        """Whether the queue moved; else the alarm is set for when it must."""
-        policy = self.lobby.door.policy
-        start_ns = max(now_ns, worker.busy_until_ns)
-        service = self.service if self.service.known(now_ns) else None
-        for bucket in self._queue.departing():
-            oldest = bucket.oldest()
-            if oldest is None:
-                continue
-            rows, at_ns = policy.max_batch_rows, now_ns
-            if policy.delay_ns:
-                rows, at_ns = departure(policy, bucket.rows, oldest.arrival_ns, now_ns, int(self.lobby.gap_ns))
-            if at_ns > now_ns:
-                self._alarm.set(at_ns, now_ns)
-                continue
-            count, is_late = fitting(bucket.members, rows, start_ns, service)
-            if is_late and service is not None:
-                self._launch_in_time(worker, bucket, start_ns, now_ns)
-            else:
-                self._recovery.budget.earn()
-                self._launch(worker, Batch(self._queue.take(bucket, count), now_ns), now_ns)
-            return True
-        return False
-
-    def _launch_in_time(self, worker: Worker, bucket: Bucket, start_ns: int, now_ns: int) -> None:
-        """Launch those who can be in time; tell those who cannot."""
-        chosen, hopeless = choose(bucket.members, self.policy.max_batch_rows, start_ns, self.service)
-        if chosen:
-            self._queue.pick(chosen)
-            self._recovery.budget.earn()
-            self._launch(worker, Batch(chosen, now_ns), now_ns)
-        for pending in hopeless:
-            self._shed(pending, now_ns)
-
-    def _shed(self, pending: Pending, now_ns: int) -> None:
-        message = f"{self.name} cannot answer in the {(pending.deadline_ns - now_ns) / 1e6:.1f} ms that are left"
-        self.lobby.fail(pending, UNAVAILABLE, message, retry_after_us=self.lobby.door.retry_after_us(now_ns))
-
-    def _launch(self, worker: Worker, batch: Batch, now_ns: int) -> None:
-        self.lobby.tally.batch_rows.observe(batch.rows)
-        worker.launch(batch, self.service.predict_ns(batch.cost) if self.service.known(now_ns) else 0)
-
-    def _launch_again(self, worker: Worker, batch: Batch, now_ns: int) -> None:
-        for pending in batch.members:
-            pending.state = LAUNCHED
-            pending.retries += 1
-        self._launch(worker, batch, now_ns)
-
-    def _pump_recovery(self, now_ns: int) -> None:
-        recovery, reserved = self._recovery, self._reserved
-        while worker := self._free_worker(now_ns):
-            batch = recovery.next_group(now_ns)
-            if batch is None:
-                break
-            self._launch_again(worker, batch, now_ns)
-        if reserved is not None and any(batch.suspect for batch in reserved.in_flight.values()):
-            return
-        self._reserved = None
-        accepting = [worker for worker in self.workers if worker.accepting]
-        if not accepting or recovery.suspect is None:
-            return
-        # Alone, on a worker with nothing else on it; until there is one, the least loaded takes nothing new.
-        worker = self._reserved = min(accepting, key=lambda each: len(each.in_flight))
-        if not worker.in_flight:
-            self._launch_again(worker, recovery.next_suspect(now_ns), now_ns)
+        self.launcher.pump(now_ns)
 
     # -- what workers do
 
@@ -181,14 +104,15 @@ class Batcher:
         lobby.digest = facts.digest
         for other in self.workers:
             other.accepting = other.accepting and other.facts.digest == facts.digest
-        if facts.signature != lobby.intake.signature:
+        if facts.signature != self._signature:
             self._tell_waiting(f"{self.name} was replaced by an artifact with another signature")
-            lobby.intake = Intake(self.name.model, facts.signature)
+            self._signature = facts.signature
+            self._read_by(_intake(self.name, facts.signature, self.policy))
         self.workers.append(worker)
         self._orphaned_ns = FOREVER_NS
         if not self._draining:
             lobby.door.closed = ""
-        self.pump(self._clock())
+        self.launcher.pump(self._clock())
 
     def detach(self, worker: Worker, reason: str) -> None:
         """The link to `worker` is gone: what was there did maybe run."""
@@ -196,8 +120,6 @@ class Batcher:
         if worker not in self.workers:
             return
         self.workers.remove(worker)
-        if worker is self._reserved:
-            self._reserved = None
         batches = list(worker.in_flight.values())
         worker.in_flight.clear()
         if batches:
@@ -205,11 +127,12 @@ class Batcher:
             requests = sum([len(batch.members) for batch in batches])
             log.warning("worker_lost", model=str(self.name), instance=worker.facts.id, requests=requests, reason=reason)
         for batch in batches:
+            self.launcher.landed(batch, 0)
             self._recovery.lost(batch, now_ns)
         if not self.workers:
             self._orphaned_ns = now_ns + _ORPHAN_NS
             self._alarm.set(self._orphaned_ns, now_ns)
-        self.pump(now_ns)
+        self.launcher.pump(now_ns)
 
     def replied(self, worker: Worker, reply: pb.Reply, now_ns: int) -> None:
         """A batch is done."""
@@ -217,14 +140,9 @@ class Batcher:
         if found is None:
             return
         batch, took_ns = found
-        if batch.suspect:
-            self._reserved = None
+        self.launcher.landed(batch, took_ns)
         if reply.code == OK:
-            self.service.measured(batch.cost, took_ns, now_ns)
-            self.lobby.tally.service_s.observe(took_ns / 1e9)
-            worker.recount(self.service.predict_ns, now_ns)
-            if not self.service.samples % _LOOK_AHEAD_EVERY:
-                self.lobby.door.look_ahead(now_ns)
+            self._measured(worker, batch, took_ns, now_ns)
             self._succeeded(batch, reply, now_ns)
         else:
             if reply.code == UNAVAILABLE and reply.executed == pb.EXECUTED_NO:
@@ -233,9 +151,21 @@ class Batcher:
                 pass
             else:
                 self._recovery.raised(batch, Failure(reply.code, reply.message), reply.executed)
-            self.pump(now_ns)
+            self.launcher.pump(now_ns)
         if self.lobby.door.closed:
             self.lobby.quiet()
+
+    def _measured(self, worker: Worker, batch: Batch, took_ns: int, now_ns: int) -> None:
+        """Learn from a batch that ran well."""
+        service = self.service
+        service.measured(batch.cost, took_ns, now_ns)
+        if batch.service is not service:
+            batch.service.measured(batch.cost, took_ns, now_ns)
+        worker.recount(now_ns)
+        self.lobby.tally.ran(batch.rows, took_ns)
+        self.tuner.ran(batch.cost, took_ns, now_ns - batch.oldest_ns, len(batch.members), service)
+        if not service.samples % _LOOK_AHEAD_EVERY:
+            self.lobby.door.look_ahead(now_ns)
 
     def _succeeded(self, batch: Batch, reply: pb.Reply, now_ns: int) -> None:
         lobby = self.lobby
@@ -243,10 +173,10 @@ class Batcher:
             columns = columns_of(reply.outputs, batch.rows) if lobby.intake.batches else None
         except WrongRowsError as error:
             self._recovery.broken(batch, str(error))
-            self.pump(now_ns)
+            self.launcher.pump(now_ns)
             return
         self._recovery.succeeded(batch)
-        self.pump(now_ns)  # the worker's next batch before this one's answers
+        self.launcher.pump(now_ns)  # the worker's next batch before this one's answers
         wait_us = int(lobby.door.wait_ns(now_ns) / 1000)
         scatter = Scatter(batch, reply, now_ns, wait_us, self._layouts, self._clock)
         if columns is None:
@@ -290,4 +220,9 @@ class Batcher:
             self.give_up(f"{self.name} has no running process")
         elif self._orphaned_ns < FOREVER_NS:
             self._alarm.set(self._orphaned_ns, now_ns)
-        self.pump(now_ns)
+        self.launcher.pump(now_ns)
+
+
+def _intake(name: ModelVersion, signature: Signature, policy: BatchPolicy) -> Intake:
+    """What reads requests: by the signature as callers see it."""
+    return Intake(name.model, signature.without(policy.filled_inputs, policy.kept_outputs))

@@ -14,3 +14,4 @@ class BatcherConfig(ServiceConfig):
     advertise_address: str = ""  # what endpoints/ says instead, when link_address is not what others can reach
     run_dir: Path = Path(".turnout/run/pod-0")  # shared with the pod's runtime
     pod: str = Field(default="pod-0", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    device_slots: int = Field(default=0, ge=0)  # batches of all models at once; 0 = twice the processor cores

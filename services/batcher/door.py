@@ -5,7 +5,7 @@ from typing import NamedTuple
 from services.batcher import tally as counted
 from services.batcher.policy import BatchPolicy
 from services.batcher.queue import Queue
-from services.batcher.request import MAX_TRIES
+from services.batcher.request import MAX_TRIES, Pending
 from services.batcher.service_time import ServiceTime
 from services.batcher.worker import Worker
 from services.core.errors import FAILED_PRECONDITION, INTERNAL, INVALID_ARGUMENT, RESOURCE_EXHAUSTED, UNAVAILABLE
@@ -61,7 +61,7 @@ class Door:
     def apply(self, policy: BatchPolicy) -> None:
         """Judge by `policy` from now on."""
         self.policy = policy
-        self.full_rows = policy.max_queue_rows
+        self.full_rows = 0 if any(level.max_rows for level in policy.levels) else policy.max_queue_rows
         self.plain_rows = min(policy.max_batch_rows, policy.max_request_rows)  # up to which neither refused nor cut
         self.plain_bytes = min(policy.max_request_bytes, policy.max_queue_bytes)  # in all; up to which none is refused
 
@@ -78,11 +78,10 @@ class Door:
 
     def wait_ns(self, now_ns: int) -> float:
         """How long a request that comes now is expected to wait until its batch starts; 0 when not known."""
-        service, workers = self._service, self._workers
-        if not workers or not service.known(now_ns):
+        workers = self._workers
+        if not workers or not self._service.known(now_ns):
             return 0.0
-        row_ns = service.base_ns / max(1, self.policy.max_batch_rows) + service.row_ns
-        return self._busy_ns(now_ns) + self._queue.rows * row_ns / len(workers)
+        return self._busy_ns(now_ns) + self._queue.work_ns(max(1, self.policy.max_batch_rows)) / len(workers)
 
     def _busy_ns(self, now_ns: int) -> int:
         """Until the first worker is free."""
@@ -94,9 +93,9 @@ class Door:
         wait_us = int(self.wait_ns(now_ns) / 1000)
         return max(_LEAST_WAIT_US, wait_us) if wait_us else _UNKNOWN_WAIT_US
 
-    def before_reading(self, rows: int, free_rows: int, now_ns: int) -> Refusal | None:
-        """The refusals that need no look at the inputs; `free_rows` = what the request could displace."""
-        policy = self.policy
+    def before_reading(self, rows: int, level: int, now_ns: int) -> Refusal | None:
+        """The refusals that need no look at the inputs; what waits at lower levels than `level` makes room."""
+        policy, queue = self.policy, self._queue
         if self.closed:
             return Refusal(UNAVAILABLE, f"{self._name} {self.closed}", counted.NOT_READY, self.retry_after_us(now_ns))
         if rows > policy.max_request_rows:
@@ -105,21 +104,28 @@ class Door:
                 f"request has {rows} rows, {self._name} takes at most {policy.max_request_rows} in one request",
                 counted.INVALID,
             )
-        waiting = self._queue.rows - free_rows
+        waiting = queue.rows - queue.below(level)[0]
         if waiting + (rows or 1) > policy.max_queue_rows:
-            retry_us = self.retry_after_us(now_ns)
-            return Refusal(
-                UNAVAILABLE,
-                f"queue of {self._name} is full: {waiting} of {policy.max_queue_rows} rows wait, {rows} more do not"
-                f" fit; try again in {retry_us / 1000:.0f} ms",
-                counted.QUEUE_FULL,
-                retry_us,
-            )
+            return self._full("queue", waiting, policy.max_queue_rows, "rows", rows, now_ns)
+        own = queue.levels.get(level)
+        most = policy.wait_at(level).max_rows
+        if most and own is not None and own.rows + (rows or 1) > most:
+            return self._full(f"priority level {level}", own.rows, most, "rows", rows, now_ns)
         return None
 
-    def by_size(self, size: int, now_ns: int) -> Refusal | None:
-        """The refusals for `size` bytes of inputs."""
-        policy, waiting = self.policy, self._queue.size
+    def _full(self, what: str, waiting: int, most: int, unit: str, more: int, now_ns: int) -> Refusal:
+        retry_us = self.retry_after_us(now_ns)
+        return Refusal(
+            UNAVAILABLE,
+            f"{what} of {self._name} is full: {waiting} of {most} {unit} wait, {more} more do not fit;"
+            f" try again in {retry_us / 1000:.0f} ms",
+            counted.QUEUE_BYTES if unit == "bytes" else counted.QUEUE_FULL,
+            retry_us,
+        )
+
+    def by_size(self, size: int, level: int, now_ns: int) -> Refusal | None:
+        """The refusals for `size` bytes of inputs; what waits at lower levels than `level` makes room."""
+        policy, waiting = self.policy, self._queue.size - self._queue.below(level)[1]
         most = min(policy.max_request_bytes, policy.max_queue_bytes)  # what the whole queue cannot hold never fits
         if size > most:
             return Refusal(
@@ -128,23 +134,16 @@ class Door:
                 counted.INVALID,
             )
         if waiting + size > policy.max_queue_bytes:
-            retry_us = self.retry_after_us(now_ns)
-            return Refusal(
-                UNAVAILABLE,
-                f"queue of {self._name} is full: {waiting} of {policy.max_queue_bytes} bytes wait, {size} more do not"
-                f" fit; try again in {retry_us / 1000:.0f} ms",
-                counted.QUEUE_BYTES,
-                retry_us,
-            )
+            return self._full("queue", waiting, policy.max_queue_bytes, "bytes", size, now_ns)
         return None
 
-    def by_deadline(self, rows: int, left_ns: int, now_ns: int) -> Refusal | None:
+    def by_deadline(self, pending: Pending, now_ns: int) -> Refusal | None:
         """The refusal of what would be late: behind all rows ahead, in batches as large as they may be."""
         if not self._workers or not self._service.known(now_ns):
             return None
-        ahead, service = self._queue.rows - self._queue.shadow_rows, self._service
-        most = max(1, self.policy.max_batch_rows)
-        full, rest = divmod(ahead + (rows or 1), most)
+        ahead, service = int(self._queue.rows_before(pending.rank)), self._service
+        left_ns, most = pending.deadline_ns - now_ns, max(1, self.policy.max_batch_rows)
+        full, rest = divmod(ahead + pending.cost, most)
         wait_ns = self._busy_ns(now_ns) + (full if rest else full - 1) * service.predict_ns(most) / len(self._workers)
         joining = (rest or most) + int(self._rows_per_ns * wait_ns)  # those who come until then are in the batch too
         own_ns = service.predict_ns(min(most, joining))

@@ -14,13 +14,14 @@ Inputs = tuple[list[Data], Shapes, int]  # bytes of each in the signature's orde
 class Intake:
     """Reads requests of one model version."""
 
-    __slots__ = ("_fixed", "_inner", "batches", "model", "one_output", "signature")
+    __slots__ = ("_fixed", "_inner", "batches", "is_fixed", "model", "one_output", "signature")
 
     def __init__(self, model: str, signature: Signature) -> None:
         self.model = model
         self.signature = signature
         self.batches = signature.batches
         self.one_output = len(signature.outputs) == 1
+        self.is_fixed = not any(size < 0 for spec in signature.inputs for size in spec.shape[signature.batches :])
         self._inner: Shapes = tuple(spec.shape[1:] for spec in signature.inputs)
         sizes = [row_bytes(spec) for spec in signature.inputs]
         self._fixed: list[tuple[str, str, int]] = []  # when every row has a fixed size: name, datatype, bytes of a row

@@ -7,12 +7,13 @@ from services.batcher.alarm import Alarm
 from services.batcher.collate import cut
 from services.batcher.door import Door, Refusal
 from services.batcher.intake import Intake
-from services.batcher.policy import FOREVER_NS
+from services.batcher.policy import FOREVER_NS, SHADOW_LEVEL, rank_of
 from services.batcher.quarantine import Quarantine
 from services.batcher.queue import Queue
 from services.batcher.quick_request import AnyRequest
-from services.batcher.replies import write_error
+from services.batcher.replies import error_reply, send_error
 from services.batcher.request import DONE, HELD, LAUNCHED, MAX_TRIES, WAITING, Caller, Pending
+from services.batcher.service_time import ServiceTime
 from services.batcher.tally import Tally
 from services.core.errors import DEADLINE_EXCEEDED, INTERNAL, INVALID_ARGUMENT, UNAVAILABLE, InvalidRequestError
 from services.core.names import ModelVersion
@@ -37,15 +38,24 @@ class Lobby:
         "quarantine",
         "queue",
         "quiet",
+        "service",
         "tally",
     )
 
     def __init__(
-        self, name: ModelVersion, intake: Intake, queue: Queue, door: Door, alarm: Alarm, clock: Callable[[], int]
+        self,
+        name: ModelVersion,
+        intake: Intake,
+        queue: Queue,
+        service: ServiceTime,
+        door: Door,
+        alarm: Alarm,
+        clock: Callable[[], int],
     ) -> None:
         self.name = name
         self.intake = intake
         self.queue = queue
+        self.service = service
         self.door = door
         self.digest = ""  # of the artifact served now
         self.tally = Tally()
@@ -60,9 +70,11 @@ class Lobby:
     def offer(self, caller: Caller, request: AnyRequest, number: int, now_ns: int) -> None:
         """Queue a request, or answer at once why not."""
         queue, door, rows, shadow = self.queue, self.door, request.rows, request.shadow
+        policy = door.policy
+        level = SHADOW_LEVEL if shadow else policy.level_of(request.priority) if policy.levels else 0
         door.offered_rows += rows
         if door.closed or rows > door.plain_rows or queue.rows + rows >= door.full_rows:
-            refusal = door.before_reading(rows, 0 if shadow else queue.shadow_rows, now_ns)
+            refusal = door.before_reading(rows, level, now_ns)
             if refusal is not None:
                 self._refuse(caller, number, refusal)
                 return
@@ -72,14 +84,17 @@ class Lobby:
             self._refuse(caller, number, Refusal(INVALID_ARGUMENT, str(error), counted.INVALID))
             return
         pending = Pending(self, caller, number, rows, inputs, size, now_ns)
+        pending.level = level
         refusal = self._judge(pending, request, now_ns)
         if refusal is not None:
             self._refuse(caller, number, refusal)
             return
-        pending.bucket = queue.bucket(inner, shadow=shadow)
-        if queue.shadow_rows and not shadow:
+        pending.bucket = queue.bucket(inner, self.intake, self.service, shadow=shadow)
+        if queue.levels:
             self._make_room(pending)
         caller.pending[number] = pending
+        if policy.preserve_ordering:
+            pending.turn = caller.order(self).join()
         if rows > door.plain_rows:
             self._cut(pending)
         else:
@@ -87,14 +102,16 @@ class Lobby:
         if pending.expires_ns < self._expiry_ns:
             self._expiry_ns = pending.expires_ns
             self._alarm.set(pending.expires_ns, now_ns)
-        if door.policy.delay_ns:
+        if policy.delay_ns:
             self.gap_ns += (now_ns - self._arrival_ns - self.gap_ns) * 0.1 if self._arrival_ns else 0
             self._arrival_ns = now_ns
 
     def _judge(self, pending: Pending, request: AnyRequest, now_ns: int) -> Refusal | None:
         """Read what is left of `request` into `pending`; the refusal that follows from it."""
-        door = self.door
-        refusal = door.by_size(pending.size, now_ns) if pending.size + self.queue.size > door.plain_bytes else None
+        door, level = self.door, pending.level
+        refusal = None
+        if pending.size + self.queue.size > door.plain_bytes:
+            refusal = door.by_size(pending.size, level, now_ns)
         pending.request_id = request.request_id
         if not self.intake.one_output:
             pending.wanted = tuple(request.outputs)
@@ -105,11 +122,13 @@ class Lobby:
         left_ns = request.deadline_us * 1000
         if left_ns:
             pending.deadline_ns = pending.expires_ns = now_ns + left_ns
-            if left_ns < door.horizon_ns:
-                refusal = refusal or door.by_deadline(pending.rows, left_ns, now_ns)
+        pending.rank = rank_of(level, now_ns, pending.deadline_ns)
+        if left_ns and left_ns < door.horizon_ns:
+            refusal = refusal or door.by_deadline(pending, now_ns)
         asked_us = request.queue_timeout_us
-        if asked_us or door.policy.timeout_ns:
-            timeout_ns = door.policy.queue_timeout_ns(asked_us * 1000)
+        wait = door.policy.wait_at(level) if level else door.policy.wait
+        if asked_us or wait.timeout_ns:
+            timeout_ns = wait.timeout_of(asked_us * 1000)
             if timeout_ns:
                 pending.expires_ns = min(pending.expires_ns, now_ns + timeout_ns)
         if self.quarantine.until_ns and self.quarantine.holds(pending.inputs, now_ns):
@@ -128,13 +147,17 @@ class Lobby:
             self.queue.put(part)
 
     def _make_room(self, newcomer: Pending) -> None:
-        """Shadow requests, the youngest first, go when a primary one would not fit beside them."""
+        """Who came last at the lowest level goes when a request of a higher one would not fit beside it."""
         queue, policy = self.queue, self.door.policy
-        while queue.shadow_rows and queue.rows + newcomer.cost > policy.max_queue_rows:
-            youngest = queue.youngest_shadow()
+        while queue.rows + newcomer.cost > policy.max_queue_rows or queue.size + newcomer.size > policy.max_queue_bytes:
+            youngest = queue.youngest_below(newcomer.level)
             if youngest is None:
                 return
-            self.fail(youngest, UNAVAILABLE, f"this shadow request made room in the full queue of {self.name}")
+            self.tally.shed[counted.EVICTED] += 1
+            kind = "shadow request" if youngest.level == SHADOW_LEVEL else f"request of priority {youngest.level}"
+            message = f"this {kind} made room for one of a higher priority in the full queue of {self.name}"
+            retry_us = self.door.retry_after_us(newcomer.arrival_ns)
+            self.fail(youngest, UNAVAILABLE, message, retry_after_us=retry_us)
 
     # -- out
 
@@ -158,9 +181,14 @@ class Lobby:
         if root.state == DONE:
             return
         self.tally.by_code[code] += 1
-        reply = write_error(root.caller, root.id, code, message, executed=executed, retry_after_us=retry_after_us)
+        reply = error_reply(root.id, code, message, executed=executed, retry_after_us=retry_after_us)
         reply.retries = pending.retries
         reply.total_ns = self._clock() - root.arrival_ns
+        turn, root.turn = root.turn, None
+        if turn is None:
+            send_error(root.caller, reply)
+        else:
+            turn.say(pb.Frame(replies=[reply]).SerializeToString())
         self._leave(root)
 
     def expire(self, elsewhere: Iterable[Pending], now_ns: int) -> None:
@@ -181,6 +209,8 @@ class Lobby:
                 earliest = min(earliest, limit)
         for pending in due:
             self._too_late(pending, now_ns)
+            if pending.state == WAITING:  # it only went further back
+                earliest = min(earliest, pending.expires_ns)
         self._expiry_ns = earliest
         if earliest < FOREVER_NS:
             done_ns = self._clock()
@@ -189,11 +219,16 @@ class Lobby:
     def _too_late(self, pending: Pending, now_ns: int) -> None:
         """`pending` has passed its deadline, or its queue timeout when that came first."""
         waits = pending.state == WAITING
+        if waits and pending.deadline_ns > now_ns and self.door.policy.wait_at(pending.level).delays:
+            pending.bucket.move_back(pending)
+            pending.expires_ns = pending.deadline_ns
+            return
         since_ms = (now_ns - pending.arrival_ns) / 1e6
         if (pending.whole or pending).state != DONE:
             self.tally.expired[not waits] += 1
         if pending.deadline_ns > now_ns:
             limit_ms = (pending.expires_ns - pending.arrival_ns) / 1e6
+            self.tally.shed[counted.TIMED_OUT] += 1
             message = f"queue timeout of {limit_ms:.1f} ms passed, {self.queue.rows} rows wait for {self.name}"
             self.fail(pending, UNAVAILABLE, message, retry_after_us=self.door.retry_after_us(now_ns))
         elif waits:
@@ -209,6 +244,9 @@ class Lobby:
                 self.queue.drop(member)
             member.state = DONE
         root.state = DONE
+        if root.turn is not None:
+            root.turn.skip()
+            root.turn = None
         root.caller.pending.pop(root.id, None)
         if self.door.closed:
             self.quiet()
@@ -216,4 +254,5 @@ class Lobby:
     def _refuse(self, caller: Caller, number: int, refusal: Refusal) -> None:
         self.tally.refused[refusal.reason] += 1
         self.tally.by_code[refusal.code] += 1
-        write_error(caller, number, refusal.code, refusal.message, retry_after_us=refusal.retry_after_us)
+        reply = error_reply(number, refusal.code, refusal.message, retry_after_us=refusal.retry_after_us)
+        send_error(caller, reply)

@@ -5,9 +5,30 @@ from dataclasses import dataclass
 from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 
 from services.batcher.service_time import ServiceTime
+from services.core.batching_spec import Batching, QueuePolicy
 from services.core.model_spec import ModelSpec
 
 FOREVER_NS = 1 << 62
+SHADOW_LEVEL = 1 << 10  # below every priority
+DELAYED = 1 << 62  # in a rank: behind the others of its level
+LEVEL_STEP = 1 << 63  # of ranks
+AGEING_NS = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class WaitPolicy:
+    """How the requests of one priority level wait."""
+
+    timeout_ns: int = 0  # in the queue; 0 = unbounded
+    allow_override: bool = True  # may a request ask for less, or for a timeout where there is none?
+    delays: bool = False  # who waited so long goes behind the others of its level, instead of away
+    max_rows: int = 0  # of this level; 0 = only those of the whole queue
+
+    def timeout_of(self, asked_ns: int) -> int:
+        """How long a request may wait in the queue that asked for `asked_ns` (0 = did not ask); 0 = unbounded."""
+        if not asked_ns or not self.allow_override:
+            return self.timeout_ns
+        return min(asked_ns, self.timeout_ns) if self.timeout_ns else asked_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,36 +38,78 @@ class BatchPolicy:
     max_batch_rows: int = 64  # 0 = requests run one by one
     preferred_rows: tuple[int, ...] = ()  # ascending
     delay_ns: int = 0
+    target_ns: int = 0  # p99 in the batcher to aim for; 0 = none
     max_queue_rows: int = 4096
     max_queue_bytes: int = 256 << 20
-    timeout_ns: int = 0  # wait in the queue; 0 = unbounded
-    allow_timeout_override: bool = True
+    wait: WaitPolicy = WaitPolicy()
+    levels: tuple[WaitPolicy, ...] = ()  # of priority 1, 2, …; () = all are alike
+    default_level: int = 0
     max_request_rows: int = 1024
     max_request_bytes: int = 64 << 20
     idempotent: bool = True
+    preserve_ordering: bool = False
+    weight: float = 1.0  # share of the device
+    filled_inputs: frozenset[str] = frozenset()  # of the artifact's inputs, those that callers do not send
+    kept_outputs: frozenset[str] = frozenset()  # of its outputs, those that callers do not see
 
     @classmethod
     def of(cls, spec: ModelSpec, *, batches: bool) -> Self:
         """The policy of a version's spec; `batches` is what its signature says of dimension 0."""
         batching = spec.batching
+        levels = range(1, batching.priority_levels + 1)
         return cls(
             max_batch_rows=batching.max_batch_size if batches else 0,
             preferred_rows=tuple(sorted(batching.preferred_batch_size)),
             delay_ns=batching.max_queue_delay_microseconds * 1000,
+            target_ns=round((batching.target_p99_ms or 0) * 1e6),
             max_queue_rows=batching.max_queue_size,
             max_queue_bytes=batching.max_queue_bytes,
-            timeout_ns=batching.default_timeout_microseconds * 1000,
-            allow_timeout_override=batching.allow_timeout_override,
+            wait=_wait_policy(batching, QueuePolicy()),
+            levels=tuple(_wait_policy(batching, batching.priority_queue_policy.get(n, QueuePolicy())) for n in levels),
+            default_level=batching.default_priority_level,
             max_request_rows=spec.max_request_rows(),
             max_request_bytes=spec.limits.max_request_bytes,
             idempotent=spec.idempotent,
+            preserve_ordering=batching.preserve_ordering,
+            weight=spec.placement.weight,
+            filled_inputs=batching.filled_inputs(),
+            kept_outputs=batching.kept_outputs(),
         )
 
-    def queue_timeout_ns(self, asked_ns: int) -> int:
-        """How long a request may wait in the queue that asked for `asked_ns` (0 = did not ask); 0 = unbounded."""
-        if not asked_ns or not self.allow_timeout_override:
-            return self.timeout_ns
-        return min(asked_ns, self.timeout_ns) if self.timeout_ns else asked_ns
+    def level_of(self, priority: int) -> int:
+        """The level of a request; the default one if it names none, or one that there is not."""
+        return priority if 1 <= priority <= len(self.levels) else self.default_level
+
+    def wait_at(self, level: int) -> WaitPolicy:
+        """How a level waits; one that there is not any more waits as the model does."""
+        return self.levels[level - 1] if 1 <= level <= len(self.levels) else self.wait
+
+
+def _wait_policy(batching: Batching, own: QueuePolicy) -> WaitPolicy:
+    timeout_us, overrides = own.default_timeout_microseconds, own.allow_timeout_override
+    return WaitPolicy(
+        timeout_ns=1000 * (batching.default_timeout_microseconds if timeout_us is None else timeout_us),
+        allow_override=batching.allow_timeout_override if overrides is None else overrides,
+        delays=(own.timeout_action or batching.timeout_action) == "DELAY",
+        max_rows=own.max_queue_size or 0,
+    )
+
+
+def rank_of(level: int, arrival_ns: int, deadline_ns: int) -> int:
+    """The place of a request in its queue: lower levels first, in a level the earliest deadline.
+
+    A deadline further away than AGEING_NS counts as that far away: so who has much time, or no deadline, is served
+    before everybody who comes AGEING_NS later, whatever their deadlines.
+    """
+    return level * LEVEL_STEP + min(deadline_ns, arrival_ns + AGEING_NS)
+
+
+class BatchForm(NamedTuple):
+    """What batches should be like now."""
+
+    rows: int  # at most; 0 = one request
+    delay_ns: int
+    preferred_rows: tuple[int, ...]  # ascending
 
 
 class Departure(NamedTuple):
@@ -56,18 +119,18 @@ class Departure(NamedTuple):
     at_ns: int
 
 
-def departure(policy: BatchPolicy, rows: int, oldest_ns: int, now_ns: int, gap_ns: int) -> Departure:
+def departure(form: BatchForm, rows: int, oldest_ns: int, now_ns: int, gap_ns: int) -> Departure:
     """When `rows` waiting rows of one bucket must leave once a slot is free, the oldest since `oldest_ns`.
 
     `gap_ns` is the usual time between arrivals: no batch waits for a partner that is not expected in time.
     """
-    most = policy.max_batch_rows
-    if rows >= most or not policy.delay_ns:
+    most = form.rows
+    if rows >= most or not form.delay_ns:
         return Departure(most, now_ns)
-    last_ns = oldest_ns + policy.delay_ns
+    last_ns = oldest_ns + form.delay_ns
     if now_ns >= last_ns or now_ns + gap_ns > last_ns:
         return Departure(most, now_ns)
-    for preferred in reversed(policy.preferred_rows):
+    for preferred in reversed(form.preferred_rows):
         if rows >= preferred:
             return Departure(preferred, now_ns)
     return Departure(most, last_ns)

@@ -37,6 +37,7 @@ class QuickRequest:
 
     shadow: ClassVar[bool] = False
     tries: ClassVar[int] = 0
+    priority: ClassVar[int] = 0
     queue_timeout_us: ClassVar[int] = 0
     digest: ClassVar[str] = ""
     request_id: ClassVar[str] = ""

@@ -26,25 +26,16 @@ _MOST_LAYOUTS = 1024
 _Named = TypeVar("_Named", Column, tensor_pb2.Tensor)
 
 
-def write_error(
-    caller: Caller,
-    number: int,
-    code: int,
-    message: str,
-    *,
-    executed: pb.Executed = pb.EXECUTED_NO,
-    retry_after_us: int = 0,
+def error_reply(
+    number: int, code: int, message: str, *, executed: pb.Executed = pb.EXECUTED_NO, retry_after_us: int = 0
 ) -> pb.Reply:
-    """An answer without outputs; what it gives may be filled further in this turn."""
-    reply = caller.link.frame_for(len(message) + _ENVELOPE_BYTES).replies.add()
-    reply.id = number
-    reply.code = code
-    reply.message = message
-    reply.executed = executed
-    reply.final = True
-    if retry_after_us:
-        reply.retry_after_us = retry_after_us
-    return reply
+    """An answer without outputs."""
+    return pb.Reply(id=number, code=code, message=message, executed=executed, final=True, retry_after_us=retry_after_us)
+
+
+def send_error(caller: Caller, reply: pb.Reply) -> None:
+    """Put an answer without outputs into the caller's outgoing frame."""
+    caller.link.frame_for(len(reply.message) + _ENVELOPE_BYTES).replies.append(reply)
 
 
 class Layouts:
@@ -149,7 +140,10 @@ class Scatter:
                 parts: list[Data] = [head, self._numbers(pending), self._common]
                 for before, data, each in between:
                     parts += (before, data[start * each : stop * each])
-                pending.caller.link.send_encoded(*parts)
+                if pending.turn is None:
+                    pending.caller.link.send_encoded(*parts)
+                else:
+                    pending.turn.say(*parts)
             start = stop
 
     def _answer_one(self, pending: Pending, columns: Sequence[Column], start: int, stop: int) -> None:
@@ -181,7 +175,8 @@ class Scatter:
     def _answer(self, pending: Pending, befores: list[bytes], pieces: Sequence[Data]) -> None:
         head = self._head(pending.retries, befores, sum(map(len, pieces)))
         outputs = [part for pair in zip(befores, pieces, strict=True) for part in pair]
-        pending.caller.link.send_encoded(head, self._numbers(pending), self._common, *outputs)
+        send = pending.caller.link.send_encoded if pending.turn is None else pending.turn.say
+        send(head, self._numbers(pending), self._common, *outputs)
 
     def _head(self, retries: int, befores: Sequence[bytes], data_bytes: int) -> bytes:
         """What stands before the numbers of an answer: its tag, its size, and the retries if there were any."""

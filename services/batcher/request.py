@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from services.batcher.ordering import Order, Turn
 from services.batcher.policy import FOREVER_NS
 from services.chassis.link import Link
 from services.core.known_headers import Data
@@ -17,11 +18,19 @@ MAX_TRIES = 2
 class Caller:
     """One peer's link and its requests in here, by id."""
 
-    __slots__ = ("link", "pending")
+    __slots__ = ("_orders", "link", "pending")
 
     def __init__(self, link: Link) -> None:
         self.link = link
         self.pending: dict[int, Pending] = {}
+        self._orders: dict[object, Order] = {}  # by the home of its requests
+
+    def order(self, home: object) -> Order:
+        """The order of answers to its requests at `home`."""
+        order = self._orders.get(home)
+        if order is None:
+            order = self._orders[home] = Order(self.link.send_encoded)
+        return order
 
 
 class Pending:
@@ -37,13 +46,16 @@ class Pending:
         "home",
         "id",
         "inputs",
+        "level",
         "parts",
+        "rank",
         "request_id",
         "retries",
         "rows",
         "size",
         "state",
         "tries",
+        "turn",
         "wanted",
         "whole",
     )
@@ -61,6 +73,8 @@ class Pending:
         self.arrival_ns = arrival_ns
         self.deadline_ns = FOREVER_NS
         self.expires_ns = FOREVER_NS  # deadline or queue timeout, whichever is earlier
+        self.level = 0  # priority: 1 = the highest; 0 = the model has none
+        self.rank = 0  # order in the queue, the lowest first
         self.state = WAITING
         self.tries = 0  # executions begun, by anyone
         self.retries = 0  # launches beyond the first
@@ -68,12 +82,14 @@ class Pending:
         self.request_id = ""
         self.whole: Pending | None = None
         self.parts: Parts | None = None
+        self.turn: Turn | None = None  # when answers leave in order of arrival
         self.bucket: Bucket
 
     def part(self, rows: int, inputs: list[Data]) -> "Pending":
         """One part of this request; it shares its fate."""
         part = Pending(self.home, self.caller, self.id, rows, inputs, sum(map(len, inputs)), self.arrival_ns)
         part.deadline_ns, part.expires_ns = self.deadline_ns, self.expires_ns
+        part.level, part.rank = self.level, self.rank
         part.tries, part.request_id, part.whole = self.tries, self.request_id, self
         return part
 

@@ -13,9 +13,22 @@ class ServiceTime:
     Robust against single stalls, and quick to forget a slow time: an estimate too high refuses what would correct it.
     """
 
-    __slots__ = ("_measured_ns", "_rows", "_rows2", "_time", "_time_rows", "_weight", "base_ns", "row_ns", "samples")
+    __slots__ = (
+        "_like",
+        "_measured_ns",
+        "_rows",
+        "_rows2",
+        "_time",
+        "_time_rows",
+        "_weight",
+        "base_ns",
+        "row_ns",
+        "samples",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, like: "ServiceTime | None" = None) -> None:
+        """`like`: whose predictions stand in until this one has its own."""
+        self._like = like
         self.base_ns = 0.0
         self.row_ns = 0.0
         self.samples = 0
@@ -24,10 +37,19 @@ class ServiceTime:
 
     def known(self, now_ns: int) -> bool:
         """Whether predictions are worth acting upon: enough was measured, and lately."""
-        return self.samples >= _FEWEST and now_ns - self._measured_ns < _STALE_NS
+        if self.samples >= _FEWEST and now_ns - self._measured_ns < _STALE_NS:
+            return True
+        return self._like is not None and self._like.known(now_ns)
 
     def predict_ns(self, rows: int) -> float:
+        if self._like is not None and self.samples < _FEWEST:
+            return self._like.predict_ns(rows)
         return self.base_ns + self.row_ns * rows
+
+    def gain(self, rows: int) -> float:
+        """How many times more rows a second batches of `rows` rows give than single rows."""
+        whole = self.predict_ns(rows)
+        return rows * self.predict_ns(1) / whole if whole else float(rows)
 
     def measured(self, rows: int, took_ns: int, now_ns: int) -> None:
         """One batch of `rows` had a worker to itself for `took_ns`."""

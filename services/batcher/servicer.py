@@ -5,7 +5,7 @@ from functools import partial
 
 from services.batcher.batcher import Batcher
 from services.batcher.quick_request import AnyRequest, RequestReader, key_of
-from services.batcher.replies import write_error
+from services.batcher.replies import error_reply, send_error
 from services.batcher.request import Caller
 from services.chassis.link import Link
 from services.core.errors import UNAVAILABLE
@@ -99,7 +99,7 @@ class CallerLinks:
         message = f"{model}/{version} is not served here"
         if unread:
             message = f"{caller.link.queued_bytes} bytes of answers wait for {caller.link.peer.instance} to read them"
-        write_error(caller, request.id, UNAVAILABLE, message, retry_after_us=_RETRY_US)
+        send_error(caller, error_reply(request.id, UNAVAILABLE, message, retry_after_us=_RETRY_US))
 
     def _tell(self, link: Link) -> None:
         link.frame_for(self.serving.ByteSize() + 16).serving.CopyFrom(self.serving)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from services.batcher.alarm import CallLater
 from services.batcher.batcher import Batcher
+from services.batcher.device import Device
 from services.batcher.policy import BatchPolicy
 from services.batcher.worker import WorkerFacts
 from services.chassis.etcd import Registration
@@ -40,7 +41,7 @@ class Serving:
     """The batchers by model and version, and what the world is told of them."""
 
     def __init__(
-        self, spec_of: SpecOf, endpoints: Endpoints, *, clock: Callable[[], int], call_later: CallLater
+        self, spec_of: SpecOf, endpoints: Endpoints, device: Device, *, clock: Callable[[], int], call_later: CallLater
     ) -> None:
         self.batchers: dict[tuple[str, str], Batcher] = {}
         self.place = Endpoint(address="", digest="", signature_hash="", slots=0, max_batch_rows=0)  # the part all share
@@ -48,6 +49,7 @@ class Serving:
         self.message = pb.Serving()
         self.tell: Callable[[pb.Serving], None] = lambda _: None  # all links
         self._spec_of = spec_of
+        self._device = device
         self._clock = clock
         self._call_later = call_later
         self._listed = False  # may stand in endpoints/
@@ -57,7 +59,12 @@ class Serving:
         batcher = self.batchers.get(facts.name)
         if batcher is None:
             batcher = self.batchers[facts.name] = Batcher(
-                facts.name, facts.signature, self._policy(facts), clock=self._clock, call_later=self._call_later
+                facts.name,
+                facts.signature,
+                self._policy(facts),
+                self._device,
+                clock=self._clock,
+                call_later=self._call_later,
             )
         return batcher
 
@@ -77,7 +84,7 @@ class Serving:
     def changed(self) -> None:
         """A worker came or went, or a spec changed: tell who should know."""
         for name in [name for name, batcher in self.batchers.items() if batcher.is_over]:
-            del self.batchers[name]
+            self.batchers.pop(name).launcher.leave()
         serving = {batcher.name: batcher for batcher in self.batchers.values() if _accepts(batcher)}
         message = pb.Serving(models=[_served(batcher) for batcher in serving.values()])
         if message != self.message:

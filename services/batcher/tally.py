@@ -8,6 +8,8 @@ BATCH_ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 SERVICE_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 REFUSALS = ("queue_full", "queue_bytes", "deadline", "quarantine", "not_ready", "invalid")
 QUEUE_FULL, QUEUE_BYTES, LATE, QUARANTINED, NOT_READY, INVALID = range(len(REFUSALS))
+SHED = ("evicted", "late", "queue_timeout")  # of those who were let in
+EVICTED, HOPELESS, TIMED_OUT = range(len(SHED))
 PLACES = ("queue", "running")  # where a request was when its caller or its time left it
 
 
@@ -21,17 +23,17 @@ class Histogram:
         self.counts = [0] * (len(bounds) + 1)
         self.sum = 0.0
 
-    def observe(self, value: float) -> None:
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.sum += value
+    def observe(self, value: float, count: int = 1) -> None:
+        self.counts[bisect_left(self.bounds, value)] += count
+        self.sum += value * count
 
 
 class Tally:
     """Counters of one model version."""
 
     __slots__ = (
-        "batch_rows",
         "by_code",
+        "by_size",
         "cancelled",
         "deaths",
         "expired",
@@ -39,6 +41,7 @@ class Tally:
         "refused",
         "search_launches",
         "service_s",
+        "shed",
         "stages_ns",
         "suspect_launches",
     )
@@ -49,12 +52,26 @@ class Tally:
         self.cancelled = [0, 0]
         self.expired = [0, 0]
         self.stages_ns = [0] * len(REMOTE)  # summed over requests that were answered well
-        self.batch_rows = Histogram(BATCH_ROWS)
+        self.shed = [0] * len(SHED)
+        self.by_size: dict[int, int] = {}  # rows of a batch -> batches that ran
         self.service_s = Histogram(SERVICE_S)
         self.raised = 0  # batches
         self.search_launches = 0
         self.suspect_launches = 0
         self.deaths = 0  # workers lost with batches on them
+
+    def ran(self, rows: int, took_ns: int) -> None:
+        """A batch of `rows` rows had a worker to itself for `took_ns`."""
+        self.by_size[rows] = self.by_size.get(rows, 0) + 1
+        self.service_s.observe(took_ns / 1e9)
+
+    @property
+    def batch_rows(self) -> Histogram:
+        """Batches that ran, by their rows."""
+        histogram = Histogram(BATCH_ROWS)
+        for rows, count in self.by_size.items():
+            histogram.observe(rows, count)
+        return histogram
 
     def answered(self, count: int, queue_ns: int, middle_ns: tuple[int, ...], scatter_ns: int) -> None:
         """`count` members of one batch got their rows; `middle_ns` are the stages that they have in common."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from services.batcher.assemble import encoded
 from services.batcher.request import Pending
 from services.batcher.search import Search
+from services.batcher.service_time import ServiceTime
 from services.chassis.link import Link
 from services.core.names import ModelVersion
 from services.core.signature import Signature
@@ -14,7 +15,7 @@ from services.core.signature import Signature
 class Batch:
     """Requests that run together."""
 
-    __slots__ = ("cost", "members", "picked_ns", "rows", "search", "sent_ns", "suspect")
+    __slots__ = ("cost", "expected_ns", "members", "picked_ns", "rows", "search", "sent_ns", "suspect")
 
     def __init__(
         self, members: list[Pending], picked_ns: int, *, search: Search[Pending] | None = None, suspect: bool = False
@@ -24,8 +25,19 @@ class Batch:
         self.cost = self.rows or 1
         self.picked_ns = picked_ns
         self.sent_ns = picked_ns
+        self.expected_ns = 0  # that it should take; 0 = not known
         self.search = search  # the one that this launch serves
         self.suspect = suspect  # the members were with a worker that died
+
+    @property
+    def service(self) -> ServiceTime:
+        """How long such batches take."""
+        return self.members[0].bucket.service
+
+    @property
+    def oldest_ns(self) -> int:
+        """When the member came that waited longest."""
+        return min([member.arrival_ns for member in self.members])
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +70,14 @@ class Worker:
     def free_slots(self) -> int:
         return self.facts.slots - len(self.in_flight) if self.accepting else 0
 
-    def launch(self, batch: Batch, expected_ns: float) -> None:
-        """Send `batch`; it should take `expected_ns` (0 = not known)."""
+    def launch(self, batch: Batch) -> None:
+        """Send `batch`."""
         facts = self.facts
         number, self._next = self._next, self._next + 1
         self.in_flight[number] = batch
         self._link.send_encoded(*encoded(number, facts.name, facts.signature, batch.rows, batch.members))
         batch.sent_ns = self._clock()
-        self.busy_until_ns = max(self.busy_until_ns, batch.sent_ns) + int(expected_ns)
+        self.busy_until_ns = max(self.busy_until_ns, batch.sent_ns) + batch.expected_ns
 
     def take_back(self, number: int, now_ns: int) -> tuple[Batch, int] | None:
         """The batch that a reply is for and how long it had the worker to itself; None for an unknown number."""
@@ -76,8 +88,8 @@ class Worker:
         self.freed_ns = now_ns
         return batch, took_ns
 
-    def recount(self, expected_ns: Callable[[int], float], now_ns: int) -> None:
+    def recount(self, now_ns: int) -> None:
         """Expect anew when it will have done what is on it."""
         self.busy_until_ns = now_ns
         if self.in_flight:
-            self.busy_until_ns += int(sum([expected_ns(batch.cost) for batch in self.in_flight.values()]))
+            self.busy_until_ns += int(sum([batch.service.predict_ns(batch.cost) for batch in self.in_flight.values()]))

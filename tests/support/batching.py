@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from services.batcher.batcher import Batcher
+from services.batcher.device import Device
 from services.batcher.policy import BatchPolicy
 from services.batcher.request import Caller
 from services.batcher.worker import Worker, WorkerFacts
@@ -126,11 +127,25 @@ class Bench:
     """One batcher, its caller and its workers."""
 
     def __init__(
-        self, policy: BatchPolicy | None = None, *, slots: int = 1, workers: int = 1, signature: Signature = ECHO
+        self,
+        policy: BatchPolicy | None = None,
+        *,
+        slots: int = 1,
+        workers: int = 1,
+        signature: Signature = ECHO,
+        beside: "Bench | None" = None,
+        device_slots: int = 64,
     ) -> None:
-        self.time = Time()
+        """`beside`: another one whose time and device it shares."""
+        self.time = beside.time if beside else Time()
+        self.device = beside.device if beside else Device(device_slots)
         self.batcher = Batcher(
-            NAME, signature, policy or BatchPolicy(), clock=self.time.clock, call_later=self.time.call_later
+            NAME,
+            signature,
+            policy or BatchPolicy(),
+            self.device,
+            clock=self.time.clock,
+            call_later=self.time.call_later,
         )
         self.link = FakeLink()
         self.caller = Caller(cast("Link", self.link))

@@ -5,8 +5,9 @@ from pathlib import Path
 
 from services.chassis.etcd import EtcdClient
 from services.core import keys
+from services.core.batching_spec import Batching
 from services.core.feature_spec import Column, FeatureViewSpec
-from services.core.model_spec import Batching, FeatureUse, ModelSpec
+from services.core.model_spec import FeatureUse, ModelSpec
 from services.core.route_spec import Canary, RouteSpec
 from services.core.spec import BadValueError, Spec
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.batcher.policy import BatchPolicy
+from services.batcher.policy import BatchPolicy, WaitPolicy
 from services.core.errors import DEADLINE_EXCEEDED, INTERNAL, INVALID_ARGUMENT, RESOURCE_EXHAUSTED, UNAVAILABLE
 from services.core.signature import Signature, TensorSpec
 from tests.support.batching import ECHO, MS, Bench, ints
@@ -246,7 +246,7 @@ def test_an_earlier_deadline_that_comes_later_fires_first() -> None:
 
 @pytest.mark.parametrize(("default_us", "asked_us", "waits_ms"), [(0, 5000, 5), (9000, 0, 9), (9000, 5000, 5)])
 def test_a_queue_timeout_bounds_only_the_wait(default_us: int, asked_us: int, waits_ms: int) -> None:
-    bench = Bench(BatchPolicy(timeout_ns=default_us * 1000))
+    bench = Bench(BatchPolicy(wait=WaitPolicy(timeout_ns=default_us * 1000)))
     bench.send([0], queue_timeout_us=asked_us)
     (number,) = bench.send([1], queue_timeout_us=asked_us)
     bench.time.advance(waits_ms * MS - MS)

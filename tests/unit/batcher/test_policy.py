@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.batcher.policy import BatchPolicy, choose, departure, fitting
+from services.batcher.policy import BatchForm, BatchPolicy, WaitPolicy, choose, departure, fitting
 from services.batcher.request import DONE, WAITING
 from services.batcher.service_time import ServiceTime
 from services.core.model_spec import ModelSpec
@@ -23,25 +23,23 @@ def ten_and_one_a_row() -> ServiceTime:
 
 
 def test_without_a_delay_everything_leaves_now() -> None:
-    assert departure(BatchPolicy(max_batch_rows=8), 1, 0, 100, 0) == (8, 100)
+    assert departure(BatchForm(8, 0, ()), 1, 0, 100, 0) == (8, 100)
 
 
 def test_with_a_delay_the_oldest_waits_exactly_so_long() -> None:
-    policy = BatchPolicy(max_batch_rows=8, delay_ns=10)
+    form = BatchForm(8, 10, ())
 
-    assert departure(policy, 1, 95, 100, 0) == (8, 105)
-    assert departure(policy, 1, 90, 100, 0) == (8, 100)
+    assert departure(form, 1, 95, 100, 0) == (8, 105)
+    assert departure(form, 1, 90, 100, 0) == (8, 100)
 
 
 def test_no_batch_waits_for_a_partner_that_is_not_expected_in_time() -> None:
-    assert departure(BatchPolicy(max_batch_rows=8, delay_ns=10), 1, 100, 100, 11) == (8, 100)
+    assert departure(BatchForm(8, 10, ()), 1, 100, 100, 11) == (8, 100)
 
 
 @pytest.mark.parametrize(("rows", "leaves"), [(1, (8, 110)), (2, (2, 100)), (5, (4, 100)), (8, (8, 100))])
 def test_a_preferred_size_leaves_without_delay(rows: int, leaves: tuple[int, int]) -> None:
-    policy = BatchPolicy(max_batch_rows=8, preferred_rows=(2, 4), delay_ns=10)
-
-    assert departure(policy, rows, 100, 100, 0) == leaves
+    assert departure(BatchForm(8, 10, (2, 4)), rows, 100, 100, 0) == leaves
 
 
 @pytest.mark.parametrize(
@@ -107,7 +105,7 @@ def test_a_queue_timeout_asked_for_holds_also_without_a_default(
     asked: int,
     holds: int,
 ) -> None:
-    assert BatchPolicy(timeout_ns=default, allow_timeout_override=override).queue_timeout_ns(asked) == holds
+    assert WaitPolicy(timeout_ns=default, allow_override=override).timeout_of(asked) == holds
 
 
 def test_a_spec_becomes_a_policy() -> None:
@@ -118,6 +116,6 @@ def test_a_spec_becomes_a_policy() -> None:
     policy = BatchPolicy.of(spec, batches=True)
 
     assert (policy.max_batch_rows, policy.preferred_rows, policy.delay_ns) == (8, (2, 4), 500_000)
-    assert (policy.max_queue_rows, policy.timeout_ns, policy.max_request_rows) == (100, 7000, 100)
+    assert (policy.max_queue_rows, policy.wait.timeout_ns, policy.max_request_rows) == (100, 7000, 100)
     assert not policy.idempotent
     assert BatchPolicy.of(spec, batches=False).max_batch_rows == 0

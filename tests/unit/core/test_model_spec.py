@@ -1,6 +1,7 @@
 import pytest
 
-from services.core.model_spec import Access, Batching, FeatureUse, Limits, ModelSpec, Placement, VersionPolicy
+from services.core.batching_spec import Batching
+from services.core.model_spec import Access, FeatureUse, Limits, ModelSpec, Placement, VersionPolicy
 from services.core.spec import BadValueError
 
 NO_VERSION = " is no version: a decimal number without leading zeros, at most 18 digits"
