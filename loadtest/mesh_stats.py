@@ -20,9 +20,9 @@ def processes(mesh: Mesh) -> dict[str, list[int]]:
         pid = mesh.child(name).pid
         if pid:
             parts[name] = [pid]
-            children = children(pid)
-            if children:
-                parts[name.replace("runtime", "worker")] = children
+            workers = children(pid)
+            if workers:
+                parts[name.replace("runtime", "worker")] = workers
     return parts
 
 

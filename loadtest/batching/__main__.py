@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -33,6 +34,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, help="of each point, instead of the curve's own")
     parser.add_argument("--output", type=Path, default=Path("bench-batcher.json"))
     parser.add_argument("--plots", type=Path, help="folder for PNG files; default: none are drawn")
+    parser.add_argument("--draw-only", action="store_true", help="draw what --output holds; measure nothing")
     parser.add_argument("--check", action="store_true", help="fail when a claim does not hold or was not measured")
     return parser.parse_args()
 
@@ -63,10 +65,20 @@ def run(curves: Sequence[Curve], extras: Sequence[str], idle_s: float, console: 
         return asyncio.run(measure(curves, extras, idle_s, step))
 
 
+def draw_plots(curves: Sequence[Curve], points: list[dict[str, Any]], folder: Path, console: Console) -> None:
+    from loadtest.batching.plots import draw  # noqa: PLC0415 - matplotlib, for this only
+
+    for path in draw(curves, points, folder):
+        console.print(f"drawn: {path}")
+
+
 def main() -> int:
     arguments = parse()
     console = Console(width=None if sys.stdout.isatty() else 180)
     curves, extras = chosen(arguments), [name for name in (LONE, IDLE) if name in arguments.only]
+    if arguments.draw_only:
+        draw_plots(curves, json.loads(arguments.output.read_text())["points"], arguments.plots, console)
+        return 0
     try:
         findings = run(curves, extras, _QUICK_IDLE_S if arguments.quick else _IDLE_S, console)
     except (RuntimeError, AssertionError) as error:
@@ -78,10 +90,7 @@ def main() -> int:
     arguments.output.write_text(json.dumps({"machine": machine, **findings.as_json()}, indent=1) + "\n")
     console.print(f"written to {arguments.output}")
     if arguments.plots:
-        from loadtest.batching.plots import draw  # noqa: PLC0415 - matplotlib, for this only
-
-        for path in draw(curves, findings.points, arguments.plots):
-            console.print(f"drawn: {path}")
+        draw_plots(curves, findings.points, arguments.plots, console)
     return int(arguments.check and any(verdict.holds is not True for verdict in findings.verdicts))
 
 

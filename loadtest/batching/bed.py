@@ -1,4 +1,4 @@
-"""The mesh that everything is measured through: etcd, a router and, for each rule, a pod of its own, all real processes.
+"""The mesh that everything is measured through: etcd, a router and a pod for each rule, all real processes.
 
 A pod is a batcher with that rule and, beside it, a synthetic device or a real runtime. Callers choose the rule by the
 model's name: MODEL-POD.
@@ -102,7 +102,7 @@ class Bed:
     def __init__(self, folder: Path) -> None:
         self.mesh = Mesh(folder, only=_MESH)
         self.pods: dict[str, Pod] = {}
-        self._run = Path(tempfile.mkdtemp(prefix="t-", dir="/tmp"))  # noqa: S108 - sockets need a short path
+        self._run = Path(tempfile.mkdtemp(prefix="t-", dir="/tmp"))
         self._address = ""
         self._generator: asyncio.subprocess.Process
 

@@ -120,25 +120,28 @@ class Calls:
             return
         if not data:
             raise LostError("the router closed a connection")
-        connection, ledger, first = self._connection, self._ledger, self._first
+        connection = self._connection
         connection.receive_data(data)
         for event in connection.events():
             kind = type(event)
-            if kind is StreamClosed:
+            if kind is DataReceived or kind is TrailersReceived or kind is ResponseReceived:
+                self._heard(event, now_ns)
+            elif kind is StreamClosed:
                 self.open -= 1
             elif kind is GoAwayReceived or kind is ConnectionClosed:
                 raise LostError(f"the router said goodbye: {event}")
-            elif kind is DataReceived or kind is TrailersReceived or kind is ResponseReceived:
-                place = (event.stream_id >> 1) - first
-                if place < 0:
-                    continue
-                number = self._numbers[place]
-                if kind is DataReceived:
-                    ledger.tails[number] = (ledger.tails[number] + event.data)[-TAIL_BYTES:]
-                elif kind is TrailersReceived or event.end_stream:
-                    ledger.ended(number, event.headers, now_ns)
         if connection.want_write:
             self.flush()
+
+    def _heard(self, event: DataReceived | TrailersReceived | ResponseReceived, now_ns: int) -> None:
+        place = (event.stream_id >> 1) - self._first
+        if place < 0:
+            return
+        number, tails = self._numbers[place], self._ledger.tails
+        if type(event) is DataReceived:
+            tails[number] = (tails[number] + event.data)[-TAIL_BYTES:]
+        elif type(event) is TrailersReceived or event.end_stream:
+            self._ledger.ended(number, event.headers, now_ns)
 
     def close(self) -> None:
         self.socket.close()

@@ -54,7 +54,7 @@ class Curve:
         for number, kind in enumerate(self.kinds):
             for step, rate in enumerate(self.rates):
                 for rule in self.rules:
-                    yield rule, kind, rate, self._job(kind, rate, 1000 * number + step, repository)
+                    yield rule, kind, rate, self._job(kind, rate, 1000 * number + 2 * step, repository)
 
     def pod(self, rule: str) -> str:
         return f"{_REAL}{rule}" if self.is_real else rule

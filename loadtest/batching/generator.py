@@ -12,6 +12,8 @@ from collections.abc import Callable
 from select import select
 from time import perf_counter_ns
 
+import numpy as np
+
 from loadtest.batching.arrivals import schedule
 from loadtest.batching.calls import NOTHING, Calls, Headers, Ledger, LostError, headers_for
 from loadtest.batching.job import Job
@@ -56,7 +58,8 @@ class Generator:
         return ledger
 
     def _open_loop(self, job: Job) -> dict[str, object]:
-        due_s = schedule(job.arrivals, job.rate, job.warm_s + job.window_s, job.seed)
+        warm_up = schedule(job.arrivals, job.rate, job.warm_s, job.seed) - 1e-9  # before the window, the last one too
+        due_s = np.concatenate([warm_up, job.warm_s + schedule(job.arrivals, job.rate, job.window_s, job.seed + 1)])
         payloads, count = payloads_of(job), len(due_s)
         ledger = self._begin(count, keeps_words=True)
         deadline_ns = int(job.deadline_ms * 1e6)
@@ -93,7 +96,7 @@ class Generator:
             self._wait((min(due[sent], next_ns) if sent < count else next_ns) - now_ns)
 
     def _settle(self) -> None:
-        """Wait until the router has done with everything, also with what nobody waits for: the next run starts fresh."""
+        """Wait until the router has done with everything, overdue calls too: the next run starts fresh."""
         until_ns = perf_counter_ns() + _SETTLE_NS
         while any(calls.open for calls in self._calls) and (left_ns := until_ns - perf_counter_ns()) > 0:
             self._wait(left_ns)

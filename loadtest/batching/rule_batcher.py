@@ -2,90 +2,93 @@
 
 All else is the batcher's own: links, checks, bounds of the queue, expiry and cancellation on time, assembly, replies.
 What the other rules do not have is switched off with ours: knowing how long a launch takes, hence refusing at the door
-what cannot be in time, leaving out who would be late, and sending a batch just before its worker is free.
+what cannot be in time, leaving out who would be late, and sending a batch just before its worker is free; and the
+order of deadlines, for that of arrival.
 """
 
 import argparse
 import functools
 import heapq
-import itertools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from loadtest.batching.rules import Rule, rule_of
-from services.batcher import batcher, serving
+from loadtest.batching.rules import rule_of
+from services.batcher import batcher, lobby
 from services.batcher.app import build
-from services.batcher.batcher import Batcher
 from services.batcher.config import BatcherConfig
+from services.batcher.launcher import Launcher
+from services.batcher.policy import LEVEL_STEP
 from services.batcher.queue import Bucket
-from services.batcher.request import WAITING, Pending
+from services.batcher.request import WAITING
 from services.batcher.service_time import ServiceTime
-from services.batcher.worker import Batch, Worker
+from services.batcher.worker import Batch
 from services.chassis.lifecycle import run
-
-
-class Unlearnt(ServiceTime):
-    """Nothing is known of how long a launch takes."""
-
-    __slots__ = ()
-
-    def known(self, now_ns: int) -> bool:  # noqa: ARG002 - a ServiceTime's shape
-        return False
 
 
 class Seen(NamedTuple):
     """A waiting request as a rule sees it."""
 
+    rank: int
     arrival_ns: int
-    number: int
     rows: int
-    shape: object
-    pending: Pending
+    shape: Bucket
 
 
-class RuleBatcher(Batcher):
-    """A batcher that asks `rule` instead of its own policy."""
+class RuleLauncher(Launcher):
+    """Asks a rule instead of our policy."""
 
-    def __init__(self, rule_name: str, *arguments: object, **named: object) -> None:
-        super().__init__(*arguments, **named)
-        self._rule_name = rule_name
+    def __init__(self, rule: str, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]
+        self._rule = rule_of(rule, self._lobby.door.policy.max_batch_rows)
 
-    @property
-    def _rule(self) -> Rule:
-        return rule_of(self._rule_name, self.policy.max_batch_rows)
-
-    def _launch_next(self, worker: Worker, now_ns: int) -> bool:
-        queue = self._queue
-        leave = self._rule(_in_order(queue.departing()), now_ns)
+    def launch_one(self, now_ns: int, *, shadows: bool) -> bool:
+        """Launch the next batch, if one may leave now."""
+        worker = self._free_worker(now_ns)
+        if worker is None or not self._queue.rows:
+            return False
+        buckets = self._queue.departing(shadows=shadows)
+        leave = self._rule(in_order(buckets), now_ns)
         if not leave.count:
             self._alarm.set(leave.at_ns, now_ns)
             return False
-        chosen = [seen.pending for seen in itertools.islice(_in_order(queue.departing()), leave.count)]
-        queue.pick(chosen)
-        self._launch(worker, Batch(chosen, now_ns), now_ns)
+        first = next(in_order(buckets)).shape
+        self._launch(worker, Batch(self._queue.take(first, leave.count), now_ns), now_ns)
         return True
 
 
-def _in_order(buckets: list[Bucket]) -> Iterator[Seen]:
-    """Everything that waits, whatever its shape, in order of arrival."""
-    return heapq.merge(*map(_living, buckets, itertools.count()), key=lambda seen: seen[:2])
+def in_order(buckets: Iterable[Bucket]) -> Iterator[Seen]:
+    """Everything that waits, whatever its shape: by priority, then by arrival."""
+    return heapq.merge(*map(_living, buckets), key=_rank)
 
 
-def _living(bucket: Bucket, number: int) -> Iterator[Seen]:
+def _rank(seen: Seen) -> int:
+    return seen.rank
+
+
+def _living(bucket: Bucket) -> Iterator[Seen]:
+    bucket.front()  # drops the places of those who left
     for pending in bucket.members:
         if pending.state == WAITING:
-            yield Seen(pending.arrival_ns, number, pending.cost, bucket.inner, pending)
+            yield Seen(pending.rank, pending.arrival_ns, pending.cost, bucket)
+
+
+def _by_arrival(level: int, arrival_ns: int, deadline_ns: int) -> int:  # noqa: ARG001 - the shape of rank_of
+    return level * LEVEL_STEP + arrival_ns
+
+
+def _learn_nothing(self: ServiceTime, rows: int, took_ns: int, now_ns: int) -> None:
+    """So how long a launch takes is never known, and everything that goes by it is off."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--rule", required=True)
     arguments = parser.parse_args()
-    # The one place where a rule meets the batcher; nothing of this is a setting that an operator could want.
-    batcher.ServiceTime = Unlearnt
-    make: Callable[..., Batcher] = functools.partial(RuleBatcher, arguments.rule)
-    serving.Batcher = make  # type: ignore[assignment, misc]
+    # The one place where a rule meets the batcher. None of this is a setting, as no operator could want it.
+    lobby.rank_of = _by_arrival
+    ServiceTime.measured = _learn_nothing  # type: ignore[method-assign]
+    batcher.Launcher = functools.partial(RuleLauncher, arguments.rule)  # type: ignore[assignment, misc]
     sys.argv = sys.argv[:1]
     run("batcher", BatcherConfig, build)
 

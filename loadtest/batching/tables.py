@@ -56,7 +56,9 @@ def _row(point: Mapping[str, Any]) -> list[str]:
 
 
 def _lone(points: Mapping[str, Mapping[str, Any]]) -> Table:
-    table = _table("One caller alone, one request after the other", "model", "requests/s", "p50 ms", "queue p50 ms", "max")
+    table = _table(
+        "One caller alone, one request after the other", "model", "requests/s", "p50 ms", "queue p50 ms", "max"
+    )
     for model, point in points.items():
         queue = point["queue_ms"]
         figures = [f"{point['ok_s']:,.0f}", f"{point['ms']['p50']:.2f}", f"{queue['p50']:.3f}", f"{queue['max']:.3f}"]

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from loadtest.batching.experiments import FIXED, LONE_DELAY_MS, OURS, RIVALS, SINGLE, TRITON, TRITON_5MS, TRITON_ONE
+from loadtest.batching.experiments import LONE_DELAY_MS, OURS, RIVALS, SINGLE, TRITON, TRITON_5MS, TRITON_ONE
 from loadtest.batching.outcome import PROMPT_MS
 
 MOST_LAG_MS = 5.0  # of 99 in 100 requests: a generator later than that has measured itself
@@ -70,7 +70,9 @@ def within_best(points: Sequence[Point], curve: str, kind: str) -> list[Verdict]
     """Ours against whichever other rule is best at each rate: answers in time, and the usual latency."""
     pairs = []
     for mine in of(points, curve, kind, OURS):
-        others = [point for point in of(points, curve, kind) if point["rate"] == mine["rate"] and point["rule"] in RIVALS]
+        others = [
+            point for point in of(points, curve, kind) if point["rate"] == mine["rate"] and point["rule"] in RIVALS
+        ]
         if others:
             pairs.append((mine, others))
     return [_goodput_within(pairs, curve, kind), *(_latency_within(pairs, curve, kind, of_) for of_ in ("p50", "p95"))]
@@ -115,7 +117,9 @@ def times_triton(points: Sequence[Point], curve: str) -> Verdict:
     if not theirs or not ours:
         return Verdict(claim, "not measured", None)
     own, other = max(map(_good, ours)), max(map(_good, theirs))
-    return Verdict(claim, f"{own / max(1.0, other):.1f} x: {own:,.0f}/s and {other:,.0f}/s", own >= TIMES_TRITON * other)
+    return Verdict(
+        claim, f"{own / max(1.0, other):.1f} x: {own:,.0f}/s and {other:,.0f}/s", own >= TIMES_TRITON * other
+    )
 
 
 def overload(points: Sequence[Point], curve: str) -> list[Verdict]:

@@ -124,7 +124,6 @@ async def serve(devices: list[Device], run_dir: Path, slots: int) -> None:
     """Until SIGTERM."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    run_dir.mkdir(parents=True, exist_ok=True)
     served = [await _serve_one(device, run_dir, slots) for device in devices]
     control = grpc.aio.server()
     runtime_pb2_grpc.add_RuntimeControlServicer_to_server(Control([instance for _, instance in served]), control)
@@ -145,6 +144,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.parent:
         die_with_parent(arguments.parent)
+    arguments.run_dir.mkdir(parents=True, exist_ok=True)
     sleep_exactly()
     keep_freed_memory()
     uvloop.run(serve(arguments.model, arguments.run_dir, arguments.slots))
