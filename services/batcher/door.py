@@ -13,6 +13,8 @@ from services.core.names import ModelVersion
 
 _UNKNOWN_WAIT_US = 100_000  # retry hint before anything was measured
 _LEAST_WAIT_US = 1000
+_ROOM = 1.05
+_ERRORS = 2.0
 _RATE_SHARE = 0.5  # of the newest rate of arrival in what is expected
 
 
@@ -145,9 +147,11 @@ class Door:
         left_ns, most = pending.deadline_ns - now_ns, max(1, self.policy.max_batch_rows)
         full, rest = divmod(ahead + pending.cost, most)
         wait_ns = self._busy_ns(now_ns) + (full if rest else full - 1) * service.predict_ns(most) / len(self._workers)
-        joining = (rest or most) + int(self._rows_per_ns * wait_ns)  # those who come until then are in the batch too
+        lead_ns = min([worker.lead_ns for worker in self._workers])
+        joining = (rest or most) + int(self._rows_per_ns * max(0, wait_ns - lead_ns))  # who come until it is sent
         own_ns = service.predict_ns(min(most, joining))
-        if wait_ns + own_ns <= left_ns:
+        # With room for error: who is let in and cannot be in time after all is told late, and has cost others a place.
+        if (wait_ns + own_ns) * _ROOM + _ERRORS * service.error_ns <= left_ns:
             return None
         return Refusal(
             UNAVAILABLE,

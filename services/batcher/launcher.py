@@ -12,7 +12,6 @@ from services.batcher.tuner import Tuner
 from services.batcher.worker import Batch, Worker
 from services.core.errors import UNAVAILABLE
 
-_LEAD_NS = 2_000_000  # a batch is sent so long before its worker should be free
 _HELD_BYTES = 1 << 20
 
 
@@ -74,8 +73,8 @@ class Launcher:
         for worker in self._workers:
             if worker.free_slots <= 0 or worker is self._reserved:
                 continue
-            if may_hold and worker.in_flight and worker.busy_until_ns - _LEAD_NS > now_ns:
-                self._alarm.set(worker.busy_until_ns - _LEAD_NS, now_ns)
+            if may_hold and worker.in_flight and worker.busy_until_ns - worker.lead_ns > now_ns:
+                self._alarm.set(worker.busy_until_ns - worker.lead_ns, now_ns)
             elif best is None or len(worker.in_flight) < len(best.in_flight):
                 best = worker
         return best
