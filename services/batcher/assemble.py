@@ -26,11 +26,18 @@ class Joined(NamedTuple):
 
 def joined(signature: Signature, rows: int, members: Sequence[Pending]) -> list[Joined]:
     """The inputs of a batch of `members`, as the model takes them."""
+    bucket = members[0].bucket
+    padder = bucket.intake.padder
+    if padder is not None:
+        return [
+            Joined(spec.name, spec.datatype, shape, pieces, sum(map(len, pieces)))
+            for spec, shape, pieces in padder.fill(members, bucket.inner)
+        ]
     inputs = []
     before = [rows] if signature.batches else []
     for position, spec in enumerate(signature.inputs):
         pieces: list[Data] = [member.inputs[position] for member in members]
-        shape = [*before, *members[0].bucket.inner[position]]
+        shape = [*before, *bucket.inner[position]]
         inputs.append(Joined(spec.name, spec.datatype, shape, pieces, sum(map(len, pieces))))
     return inputs
 

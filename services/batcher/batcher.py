@@ -11,6 +11,7 @@ from services.batcher.door import Door
 from services.batcher.intake import Intake
 from services.batcher.launcher import Launcher
 from services.batcher.lobby import Lobby
+from services.batcher.padding import Padder
 from services.batcher.policy import FOREVER_NS, BatchPolicy
 from services.batcher.queue import Queue
 from services.batcher.recovery import Recovery
@@ -18,8 +19,10 @@ from services.batcher.replies import Layouts, Scatter
 from services.batcher.request import Pending
 from services.batcher.search import Failure
 from services.batcher.service_time import ServiceTime
+from services.batcher.tally import PaddingTally
 from services.batcher.tuner import Tuner
-from services.batcher.worker import Batch, Worker
+from services.batcher.worker import Batch, Worker, WorkerFacts
+from services.core.batching_spec import Padding
 from services.core.errors import INTERNAL, OK, RESOURCE_EXHAUSTED, UNAVAILABLE
 from services.core.names import ModelVersion
 from services.core.signature import Signature
@@ -41,6 +44,7 @@ class Batcher:
         policy: BatchPolicy,
         device: Device,
         *,
+        pad_to: Padding | None = None,
         clock: Callable[[], int],
         call_later: CallLater,
     ) -> None:
@@ -48,12 +52,13 @@ class Batcher:
         self.workers: list[Worker] = []
         self.service = ServiceTime()
         self.tuner = Tuner(policy)
+        self.padding = PaddingTally()
         self._signature = signature  # the artifact's
+        self._pad_to = pad_to
         self._queue = Queue()
         self._alarm = Alarm(call_later, self._rung)
         door = Door(name, policy, self._queue, self.service, self.workers)
-        intake = _intake(name, signature, policy)
-        self.lobby = Lobby(name, intake, self._queue, self.service, door, self._alarm, clock)
+        self.lobby = Lobby(name, self._intake(policy), self._queue, self.service, door, self._alarm, clock)
         self._recovery = Recovery(self.lobby)
         self._layouts = Layouts()
         self._clock = clock
@@ -83,14 +88,27 @@ class Batcher:
         """Use `policy` from now on; what waits stays."""
         self.lobby.door.apply(policy)
         self.tuner.apply(policy)
-        self._read_by(_intake(self.name, self._signature, policy))
+        self._read_by(self._intake(policy))
         self.launcher.pump(self._clock())
 
     def _read_by(self, intake: Intake) -> None:
         """Read what comes by `intake`, if that differs; what waits goes on as it was read."""
-        if intake.signature != self.lobby.intake.signature:
+        if not intake.is_like(self.lobby.intake):
             self._queue.close_buckets()
             self.lobby.intake = intake
+
+    def _follow(self, facts: WorkerFacts) -> None:
+        """Read what comes from now on as a worker with these facts takes it."""
+        if facts.signature == self._signature:
+            self._pad_to = facts.pad_to
+            self._read_by(self._intake(self.policy))
+
+    def _intake(self, policy: BatchPolicy) -> Intake:
+        """What reads requests: by the signature as callers see it."""
+        pad_to, whole = self._pad_to, self._signature
+        padder = Padder(pad_to, whole, self.padding) if pad_to is not None else None
+        filled = policy.filled_inputs | (pad_to.told() if pad_to is not None else frozenset())
+        return Intake(self.name.model, whole.without(filled, policy.kept_outputs), padder)
 
     def pump(self, now_ns: int) -> None:
         """Launch everything that may leave now."""
@@ -107,7 +125,7 @@ class Batcher:
         if facts.signature != self._signature:
             self._tell_waiting(f"{self.name} was replaced by an artifact with another signature")
             self._signature = facts.signature
-            self._read_by(_intake(self.name, facts.signature, self.policy))
+        self._follow(facts)
         self.workers.append(worker)
         self._orphaned_ns = FOREVER_NS
         if not self._draining:
@@ -129,6 +147,9 @@ class Batcher:
         for batch in batches:
             self.launcher.landed(batch, 0)
             self._recovery.lost(batch, now_ns)
+        for other in self.workers:
+            if other.accepting:
+                self._follow(other.facts)
         if not self.workers:
             self._orphaned_ns = now_ns + _ORPHAN_NS
             self._alarm.set(self._orphaned_ns, now_ns)
@@ -170,8 +191,12 @@ class Batcher:
 
     def _succeeded(self, batch: Batch, reply: pb.Reply, now_ns: int) -> None:
         lobby = self.lobby
+        bucket = batch.members[0].bucket
+        padder = bucket.intake.padder
         try:
-            columns = columns_of(reply.outputs, batch.rows) if lobby.intake.batches else None
+            columns = columns_of(reply.outputs, batch.rows) if bucket.intake.batches else None
+            if padder is not None and columns is not None:
+                padder.mark(columns, bucket.inner)
         except WrongRowsError as error:
             self._recovery.broken(batch, str(error))
             self.launcher.pump(now_ns)
@@ -222,8 +247,3 @@ class Batcher:
         elif self._orphaned_ns < FOREVER_NS:
             self._alarm.set(self._orphaned_ns, now_ns)
         self.launcher.pump(now_ns)
-
-
-def _intake(name: ModelVersion, signature: Signature, policy: BatchPolicy) -> Intake:
-    """What reads requests: by the signature as callers see it."""
-    return Intake(name.model, signature.without(policy.filled_inputs, policy.kept_outputs))

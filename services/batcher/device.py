@@ -24,48 +24,69 @@ class Member(Protocol):
 class Device:
     """At most `slots` batches at once, shared between its members by the compute time they use."""
 
-    __slots__ = ("_clock", "_members", "in_flight", "slots")
+    __slots__ = ("_clock", "_waiting", "in_flight", "slots")
 
     def __init__(self, slots: int) -> None:
         self.slots = slots
         self.in_flight = 0
         self._clock = 0.0
-        self._members: list[Member] = []
-
-    def join(self, member: Member) -> None:
-        member.used = self._clock
-        self._members.append(member)
+        self._waiting: dict[Member, None] = {}  # members with something to run
 
     def leave(self, member: Member) -> None:
-        self._members.remove(member)
+        """`member` has nothing to run, and never will."""
+        self._waiting.pop(member, None)
 
-    def woke(self, member: Member) -> None:
-        """`member` had nothing to run and has now."""
-        member.used = max(member.used, self._clock)
+    def pump(self, member: Member, now_ns: int) -> None:
+        """Launch what may leave now, as far as there is room, after something changed for `member`.
 
-    def pump(self, now_ns: int) -> None:
-        """Launch what may leave now, as far as there is room: first whose clock is behind, shadow requests last."""
+        First whose clock is behind; shadow requests when no primary ones wait anywhere.
+        """
+        if member not in self._waiting:
+            member.used = max(member.used, self._clock)
+            self._waiting[member] = None
         if self.in_flight >= self.slots:
             return
-        waiting = [(member.used, number, *member.waiting) for number, member in enumerate(self._members)]
-        primary = sorted([(used, number) for used, number, has_primary, _ in waiting if has_primary])
-        if self._serve(primary, now_ns, shadows=False) or self.in_flight >= self.slots:
+        if len(self._waiting) == 1:
+            self._serve_only(member, now_ns)
             return
-        if not any(member.waiting[0] for member in self._members):
-            self._serve(sorted([(used, n) for used, n, _, has_shadow in waiting if has_shadow]), now_ns, shadows=True)
+        primary, shadow = [], []
+        for number, each in enumerate(list(self._waiting)):
+            has_primary, has_shadow = each.waiting
+            if has_primary:
+                primary.append((each.used, number, each))
+            elif has_shadow:
+                shadow.append((each.used, number, each))
+            else:
+                del self._waiting[each]
+        if primary:
+            self._serve(primary, now_ns, shadows=False)
+            if any(each.waiting[0] for _, _, each in primary):
+                return
+            shadow += [entry for entry in primary if entry[2].waiting[1]]
+        if shadow:
+            self._serve(shadow, now_ns, shadows=True)
 
-    def _serve(self, queue: list[tuple[float, int]], now_ns: int, *, shadows: bool) -> bool:
-        """Go round as long as somebody launches; whether the device is full."""
-        while queue:
-            used, number = queue[0]
-            member = self._members[number]
-            if self.in_flight >= self.slots:
-                return True
+    def _serve_only(self, member: Member, now_ns: int) -> None:
+        """The common case: nobody else has anything to run."""
+        while self.in_flight < self.slots:
+            has_primary, has_shadow = member.waiting
+            if not has_primary and not has_shadow:
+                del self._waiting[member]
+                return
+            used = member.used
+            if not member.launch_one(now_ns, shadows=not has_primary):
+                return
+            self._clock = max(self._clock, used)
+
+    def _serve(self, queue: list[tuple[float, int, Member]], now_ns: int, *, shadows: bool) -> None:
+        """Go round as long as somebody launches and there is room."""
+        queue = sorted(queue)
+        while queue and self.in_flight < self.slots:
+            used, number, member = queue[0]
             if not member.launch_one(now_ns, shadows=shadows):
                 del queue[0]
                 continue
             self._clock = max(self._clock, used)
-            queue[0] = (member.used, number)
+            queue[0] = (member.used, number, member)
             if len(queue) > 1:
                 queue.sort()
-        return False

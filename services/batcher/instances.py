@@ -9,6 +9,7 @@ from services.batcher.batcher import Batcher
 from services.batcher.worker import Worker, WorkerFacts
 from services.chassis.link import Link, LinkClient
 from services.chassis.wire import signature_from_proto
+from services.core.batching_spec import Padding
 from services.core.names import ModelVersion
 from turnout.v1 import link_pb2
 from turnout.v1 import runtime_pb2 as pb
@@ -108,6 +109,7 @@ class Instances:
                 told.digest,
                 max(1, told.slots),
                 signature_from_proto(told.signature),
+                Padding.parse(told.pad_to) if told.pad_to else None,
             )
             if number in self.by_id:
                 self.by_id[number].keep(facts)

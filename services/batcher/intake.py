@@ -1,6 +1,7 @@
 """The door's check: a request's bytes are what the signature says, so that no neighbour in its batch can suffer."""
 
-from services.batcher.queue import Shapes
+from services.batcher.buckets import Shapes
+from services.batcher.padding import Padder
 from services.batcher.quick_request import AnyRequest, QuickRequest
 from services.core.errors import InvalidRequestError
 from services.core.known_headers import Data
@@ -14,11 +15,12 @@ Inputs = tuple[list[Data], Shapes, int]  # bytes of each in the signature's orde
 class Intake:
     """Reads requests of one model version."""
 
-    __slots__ = ("_fixed", "_inner", "batches", "is_fixed", "model", "one_output", "signature")
+    __slots__ = ("_fixed", "_inner", "batches", "is_fixed", "model", "one_output", "padder", "signature")
 
-    def __init__(self, model: str, signature: Signature) -> None:
+    def __init__(self, model: str, signature: Signature, padder: Padder | None = None) -> None:
         self.model = model
-        self.signature = signature
+        self.signature = signature  # as callers see it
+        self.padder = padder  # for rows of different lengths
         self.batches = signature.batches
         self.one_output = len(signature.outputs) == 1
         self.is_fixed = not any(size < 0 for spec in signature.inputs for size in spec.shape[signature.batches :])
@@ -27,6 +29,11 @@ class Intake:
         self._fixed: list[tuple[str, str, int]] = []  # when every row has a fixed size: name, datatype, bytes of a row
         if signature.batches and all(size is not None for size in sizes):
             self._fixed = [(s.name, s.datatype, size or 0) for s, size in zip(signature.inputs, sizes, strict=True)]
+
+    def is_like(self, other: "Intake") -> bool:
+        """Whether both read alike, so that what they have read may share a batch."""
+        pad_to, theirs = (intake.padder.padding if intake.padder is not None else None for intake in (self, other))
+        return self.signature == other.signature and pad_to == theirs
 
     def read(self, request: AnyRequest, rows: int) -> Inputs:
         """The request's inputs. Raises InvalidRequestError naming the first fault.

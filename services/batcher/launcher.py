@@ -1,10 +1,10 @@
 """Which batch leaves next, and for which worker: asks the policy and acts."""
 
 from services.batcher.alarm import Alarm
+from services.batcher.buckets import Bucket
 from services.batcher.device import Device
 from services.batcher.lobby import Lobby
 from services.batcher.policy import choose, departure, fitting
-from services.batcher.queue import Bucket
 from services.batcher.recovery import Recovery
 from services.batcher.request import LAUNCHED, Pending
 from services.batcher.tally import HOPELESS
@@ -13,6 +13,7 @@ from services.batcher.worker import Batch, Worker
 from services.core.errors import UNAVAILABLE
 
 _HELD_BYTES = 1 << 20
+_LEAST_NS = 1000  # what a batch counts for on its device before it is known how long they take
 
 
 class Launcher:
@@ -30,13 +31,10 @@ class Launcher:
         self._device = device
         self._alarm = alarm
         self._reserved: Worker | None = None  # for the suspect that is next, or runs there
-        device.join(self)
 
     def pump(self, now_ns: int) -> None:
         """Launch everything that may leave now, here and in those that share the device."""
-        if not any(worker.in_flight for worker in self._workers):
-            self._device.woke(self)
-        self._device.pump(now_ns)
+        self._device.pump(self, now_ns)
 
     @property
     def waiting(self) -> tuple[bool, bool]:
@@ -101,7 +99,10 @@ class Launcher:
 
     def _launch_in_time(self, worker: Worker, bucket: Bucket, start_ns: int, now_ns: int) -> bool:
         """Launch those who can be in time; tell those who cannot. Whether anybody could."""
-        chosen, hopeless = choose(bucket.members, self._tuner.form.rows, start_ns, bucket.service)
+        members, front = bucket.members, bucket.members[0]
+        if front.level:  # nobody goes for the sake of a lower priority
+            members = [member for member in members if member.level == front.level]
+        chosen, hopeless = choose(members, self._tuner.form.rows, start_ns, bucket.service)
         if chosen:
             self._queue.pick(chosen)
             self._recovery.budget.earn()
@@ -117,7 +118,7 @@ class Launcher:
 
     def _launch(self, worker: Worker, batch: Batch, now_ns: int) -> None:
         service = batch.service
-        batch.expected_ns = int(service.predict_ns(batch.cost)) if service.known(now_ns) else 0
+        batch.expected_ns = max(_LEAST_NS, int(service.predict_ns(batch.cost)) if service.known(now_ns) else 0)
         self._device.in_flight += 1
         self.used += batch.expected_ns / self._lobby.door.policy.weight
         worker.launch(batch)

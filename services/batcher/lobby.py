@@ -7,7 +7,7 @@ from services.batcher.alarm import Alarm
 from services.batcher.collate import cut
 from services.batcher.door import Door, Refusal
 from services.batcher.intake import Intake
-from services.batcher.policy import FOREVER_NS, SHADOW_LEVEL, rank_of
+from services.batcher.policy import AGEING_NS, FOREVER_NS, SHADOW_LEVEL, rank_of
 from services.batcher.quarantine import Quarantine
 from services.batcher.queue import Queue
 from services.batcher.quick_request import AnyRequest
@@ -80,10 +80,12 @@ class Lobby:
                 return
         try:
             inputs, inner, size = self.intake.read(request, rows)
+            pending = Pending(self, caller, number, rows, inputs, size, now_ns)
+            if self.intake.padder is not None:
+                inner = self.intake.padder.settle(pending, inner)
         except InvalidRequestError as error:
             self._refuse(caller, number, Refusal(INVALID_ARGUMENT, str(error), counted.INVALID))
             return
-        pending = Pending(self, caller, number, rows, inputs, size, now_ns)
         pending.level = level
         refusal = self._judge(pending, request, now_ns)
         if refusal is not None:
@@ -94,15 +96,20 @@ class Lobby:
             self._make_room(pending)
         caller.pending[number] = pending
         if policy.preserve_ordering:
-            pending.turn = caller.order(self).join()
+            pending.turn = caller.order(self.name).join()
         if rows > door.plain_rows:
             self._cut(pending)
         else:
             queue.put(pending)
+        if pending.expires_ns < self._expiry_ns or policy.delay_ns:
+            self._note_times(pending, now_ns)
+
+    def _note_times(self, pending: Pending, now_ns: int) -> None:
+        """Keep in mind when the first one expires, and how often they come."""
         if pending.expires_ns < self._expiry_ns:
             self._expiry_ns = pending.expires_ns
             self._alarm.set(pending.expires_ns, now_ns)
-        if policy.delay_ns:
+        if self.door.policy.delay_ns:
             self.gap_ns += (now_ns - self._arrival_ns - self.gap_ns) * 0.1 if self._arrival_ns else 0
             self._arrival_ns = now_ns
 
@@ -122,11 +129,15 @@ class Lobby:
         left_ns = request.deadline_us * 1000
         if left_ns:
             pending.deadline_ns = pending.expires_ns = now_ns + left_ns
-        pending.rank = rank_of(level, now_ns, pending.deadline_ns)
+        if level:
+            pending.rank = rank_of(level, now_ns, pending.deadline_ns)
+        else:
+            pending.rank = now_ns + (left_ns if 0 < left_ns < AGEING_NS else AGEING_NS)
         if left_ns and left_ns < door.horizon_ns:
             refusal = refusal or door.by_deadline(pending, now_ns)
         asked_us = request.queue_timeout_us
-        wait = door.policy.wait_at(level) if level else door.policy.wait
+        policy = door.policy
+        wait = policy.wait_at(level) if level else policy.wait
         if asked_us or wait.timeout_ns:
             timeout_ns = wait.timeout_of(asked_us * 1000)
             if timeout_ns:

@@ -8,9 +8,12 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from services.batcher.batcher import Batcher
+from services.batcher.padding_metrics import padding_metrics
+from services.batcher.policy import SHADOW_LEVEL
 from services.batcher.servicer import CallerLinks
 from services.batcher.serving import Serving
-from services.batcher.tally import PLACES, REFUSALS, Histogram, Tally
+from services.batcher.tally import PLACES, REFUSALS, SHED, Histogram, Tally
+from services.batcher.triton_metrics import triton_metrics
 from services.core.stages import REMOTE
 
 _LABELS = ["model", "version"]
@@ -39,6 +42,9 @@ class BatcherCollector(Collector):
             yield _split_counter(name, text, label, batchers, split)
         for name, (text, histogram) in _HISTOGRAMS.items():
             yield _histogram(name, text, batchers, histogram)
+        yield _level_rows(batchers)
+        yield from padding_metrics(batchers)
+        yield from triton_metrics(batchers)
 
 
 _GAUGES: dict[str, tuple[str, Callable[[Batcher], float]]] = {
@@ -55,6 +61,19 @@ _GAUGES: dict[str, tuple[str, Callable[[Batcher], float]]] = {
         lambda batcher: batcher.service.base_ns / 1e9,
     ),
     "service_row_seconds": ("Learnt: time of one more row.", lambda batcher: batcher.service.row_ns / 1e9),
+    "batching_gain": (
+        "Learnt: how many times more rows a second batches of max_batch_size give than single rows.",
+        lambda batcher: batcher.service.gain(max(1, batcher.policy.max_batch_rows)),
+    ),
+    "chosen_rows": ("Rows of the largest batch now; target_p99_ms adapts it.", lambda batcher: batcher.tuner.form.rows),
+    "chosen_delay_seconds": (
+        "Longest wait for a fuller batch now; target_p99_ms adapts it.",
+        lambda batcher: batcher.tuner.form.delay_ns / 1e9,
+    ),
+    "device_seconds": (
+        "Compute time used, by weight: of queues that wait, the one with the least is served next.",
+        lambda batcher: batcher.launcher.used / 1e9,
+    ),
 }
 
 _COUNTERS: dict[str, tuple[str, Callable[[Tally], float]]] = {
@@ -74,6 +93,11 @@ _SPLIT_COUNTERS: dict[str, tuple[str, str, Callable[[Tally], Parts]]] = {
         "Requests refused at the door, by reason.",
         "reason",
         lambda tally: zip(REFUSALS, tally.refused, strict=True),
+    ),
+    "shed": (
+        "Requests let go after they were let in, by reason.",
+        "reason",
+        lambda tally: zip(SHED, tally.shed, strict=True),
     ),
     "cancelled": (
         "Requests whose caller left, by where they were.",
@@ -102,6 +126,16 @@ def _gauge(name: str, text: str, batchers: list[Batcher], read: Callable[[Batche
     family = GaugeMetricFamily(f"turnout_batcher_{name}", text, labels=_LABELS)
     for batcher in batchers:
         family.add_metric(batcher.name, read(batcher))
+    return family
+
+
+def _level_rows(batchers: list[Batcher]) -> Metric:
+    family = GaugeMetricFamily(
+        "turnout_batcher_level_rows", "Rows waiting at each priority level.", labels=[*_LABELS, "level"]
+    )
+    for batcher in batchers:
+        for number, level in sorted(batcher.lobby.queue.levels.items()):
+            family.add_metric((*batcher.name, "shadow" if number == SHADOW_LEVEL else str(number)), level.rows)
     return family
 
 

@@ -5,83 +5,20 @@ request that leaves early (cancelled, expired) is marked and stops counting at o
 the front, or when such places outnumber the living.
 """
 
-from bisect import bisect_left, bisect_right, insort_right
+from bisect import insort_right
 from collections import deque
-from collections.abc import Iterator
-from operator import attrgetter
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from services.batcher.policy import DELAYED, SHADOW_LEVEL
+from services.batcher.buckets import RANK, Bucket, Buckets, Shapes
+from services.batcher.policy import SHADOW_LEVEL
 from services.batcher.request import LAUNCHED, WAITING, Pending
 from services.batcher.service_time import ServiceTime
 
 if TYPE_CHECKING:
     from services.batcher.intake import Intake
 
-Shapes = tuple[tuple[int, ...], ...]
-_KEPT_BUCKETS = 8  # empty ones beyond are forgotten
 _DEAD_PLACES = 64
-_RANK = attrgetter("rank")
-_UNKNOWN = -1
-
-
-class Bucket:
-    """Requests with equal names, datatypes and inner dimensions, in the order in which they are served."""
-
-    __slots__ = ("inner", "intake", "members", "rows", "service", "shadow", "since_ns")
-
-    def __init__(self, inner: Shapes, intake: "Intake", service: ServiceTime, *, shadow: bool) -> None:
-        self.inner = inner  # of each input: its shape without rows (whole for models that do not batch)
-        self.intake = intake  # that read its members
-        self.service = service  # how long its batches take
-        self.shadow = shadow
-        self.members: list[Pending] = []  # by rank
-        self.rows = 0
-        self.since_ns = 0  # nobody in it came before; _UNKNOWN = look
-
-    def front(self) -> Pending | None:
-        """The first one still waiting."""
-        members = self.members
-        dead = 0
-        for pending in members:
-            if pending.state == WAITING:
-                break
-            dead += 1
-        if dead:
-            del members[:dead]
-        return members[0] if members else None
-
-    def oldest_ns(self) -> int:
-        """When the one came that waits longest, or earlier."""
-        if self.since_ns == _UNKNOWN:
-            self.since_ns = min([pending.arrival_ns for pending in self.members])
-        return self.since_ns
-
-    def rows_before(self, rank: int) -> float:
-        """About how many rows are served before a newcomer of `rank`."""
-        members = self.members
-        if not members or members[-1].rank <= rank:
-            return self.rows
-        return self.rows * bisect_right(members, rank, key=_RANK) / len(members)
-
-    def add(self, pending: Pending) -> None:
-        members, rank = self.members, pending.rank
-        if not self.rows or pending.arrival_ns < self.since_ns:  # the latter: it was here before, and is put back
-            self.since_ns = pending.arrival_ns
-        if not members or members[-1].rank <= rank:
-            members.append(pending)
-        else:
-            insort_right(members, pending, key=_RANK)
-        self.rows += pending.cost
-
-    def move_back(self, pending: Pending) -> None:
-        """Behind all others of its level."""
-        at = bisect_left(self.members, pending.rank, key=_RANK)
-        while self.members[at] is not pending:
-            at += 1
-        del self.members[at]
-        pending.rank |= DELAYED
-        insort_right(self.members, pending, key=_RANK)
 
 
 class Level:
@@ -115,16 +52,16 @@ class Queue:
     Levels are counted for requests that have one (shadow ones do); a model without priorities has none.
     """
 
-    __slots__ = ("_places", "_primary", "_serial", "_shadow", "levels", "rows", "size")
+    __slots__ = ("_places", "_primary", "_shadow", "count", "levels", "rows", "size")
 
     def __init__(self) -> None:
         self.rows = 0  # waiting, shadow ones included
         self.size = 0  # bytes waiting
+        self.count = 0  # requests waiting, parts of cut ones each
         self.levels: dict[int, Level] = {}
         self._places = 0
-        self._serial = 0
-        self._primary: dict[object, Bucket] = {}
-        self._shadow: dict[object, Bucket] = {}
+        self._primary = Buckets()
+        self._shadow = Buckets()
 
     @property
     def primary_rows(self) -> int:
@@ -136,27 +73,33 @@ class Queue:
         buckets = self._shadow if shadow else self._primary
         bucket = buckets.get(inner)
         if bucket is None:
-            if len(buckets) >= _KEPT_BUCKETS:
-                self._forget_empty(buckets)
             if not intake.is_fixed:
                 service = ServiceTime(service)
-            bucket = buckets[inner] = Bucket(inner, intake, service, shadow=shadow)
+            bucket = Bucket(inner, intake, service, shadow=shadow)
+            buckets.keep(inner, bucket)
         return bucket
 
     def close_buckets(self) -> None:
         """Nobody joins those who wait now: what comes is read otherwise."""
-        self._serial += 1
-        for buckets in (self._primary, self._shadow):
-            waiting = [bucket for bucket in buckets.values() if bucket.rows]
-            buckets.clear()
-            buckets.update({(self._serial, number): bucket for number, bucket in enumerate(waiting)})
+        self._primary.close()
+        self._shadow.close()
 
     def put(self, pending: Pending) -> None:
         """Add it where its rank says."""
-        pending.bucket.add(pending)
-        cost, size = pending.cost, pending.size
+        bucket, cost, rank = pending.bucket, pending.cost, pending.rank
+        members = bucket.members
+        if not members or members[-1].rank <= rank:
+            members.append(pending)
+        else:
+            insort_right(members, pending, key=RANK)
+        if not bucket.rows or pending.arrival_ns < bucket.since_ns:  # the latter: it was here before, and is put back
+            bucket.since_ns = pending.arrival_ns
+        bucket.rows += cost
+        if rank < bucket.listed:
+            (self._shadow if bucket.shadow else self._primary).list(bucket, rank)
         self.rows += cost
-        self.size += size
+        self.size += pending.size
+        self.count += 1
         if pending.level:
             level = self.levels.get(pending.level)
             if level is None:
@@ -168,9 +111,8 @@ class Queue:
         old = pending.bucket
         pending.bucket = self.bucket(old.inner, old.intake, old.service, shadow=old.shadow)
         if pending.bucket.intake is not old.intake:  # it was read otherwise than those who come now
-            self._serial += 1
-            buckets = self._shadow if old.shadow else self._primary
-            buckets[self._serial, -1] = pending.bucket = Bucket(old.inner, old.intake, old.service, shadow=old.shadow)
+            pending.bucket = Bucket(old.inner, old.intake, old.service, shadow=old.shadow)
+            (self._shadow if old.shadow else self._primary).keep_apart(pending.bucket)
         pending.state = WAITING
         self.put(pending)
 
@@ -181,13 +123,10 @@ class Queue:
         if self._places > _DEAD_PLACES + self.rows:
             self._compact()
 
-    def departing(self, *, shadows: bool) -> list[Bucket]:
+    def departing(self, *, shadows: bool) -> Iterable[Bucket]:
         """Buckets of primary requests (of `shadows` instead) that wait, the most urgent first."""
         buckets = self._shadow if shadows else self._primary
-        if len(buckets) == 1:
-            return list(buckets.values())
-        fronts = [(front.rank, id(bucket), bucket) for bucket in buckets.values() if (front := bucket.front())]
-        return [bucket for _, _, bucket in sorted(fronts)]
+        return [*buckets] if len(buckets) == 1 else buckets.departing()
 
     def take(self, bucket: Bucket, count: int) -> list[Pending]:
         """The first `count` living requests of `bucket`, as one batch."""
@@ -204,12 +143,12 @@ class Queue:
                 size += pending.size
                 taken.append(pending)
         del members[:places]
-        bucket.rows -= rows
+        bucket.took(rows)
         self.rows -= rows
         self.size -= size
+        self.count -= count
         if self.levels:
             self._uncount_levels(taken)
-        bucket.since_ns = _UNKNOWN
         return taken
 
     def pick(self, chosen: list[Pending]) -> None:
@@ -240,19 +179,25 @@ class Queue:
     def work_ns(self, most_rows: int) -> float:
         """How long all that waits takes one worker, in batches of `most_rows` rows."""
         work_ns = 0.0
+        rows = 0
         for buckets in (self._primary, self._shadow):
-            for bucket in buckets.values():
-                if bucket.rows:
-                    work_ns += bucket.rows * bucket.service.predict_ns(most_rows) / most_rows
-        return work_ns
+            for bucket in buckets.some():
+                rows += bucket.rows
+                work_ns += bucket.rows * bucket.service.predict_ns(most_rows) / most_rows
+        return work_ns * self.rows / rows if rows else 0.0
 
     def rows_before(self, rank: int) -> float:
         """About how many primary rows are served before a newcomer of `rank`."""
-        return sum([bucket.rows_before(rank) for bucket in self._primary.values()])
+        before = 0.0
+        rows = 0
+        for bucket in self._primary.some():
+            rows += bucket.rows
+            before += bucket.rows_before(rank)
+        return before * self.primary_rows / rows if rows else 0.0
 
     def __iter__(self) -> Iterator[Pending]:
         for buckets in (self._primary, self._shadow):
-            for bucket in buckets.values():
+            for bucket in buckets:
                 for pending in bucket.members:
                     if pending.state == WAITING:
                         yield pending
@@ -261,6 +206,7 @@ class Queue:
         pending.bucket.rows -= pending.cost
         self.rows -= pending.cost
         self.size -= pending.size
+        self.count -= 1
         if pending.level:
             level = self.levels[pending.level]
             level.rows -= pending.cost
@@ -276,10 +222,5 @@ class Queue:
     def _compact(self) -> None:
         self._places = 0
         for buckets in (self._primary, self._shadow):
-            for bucket in buckets.values():
+            for bucket in buckets:
                 bucket.members = [pending for pending in bucket.members if pending.state == WAITING]
-
-    @staticmethod
-    def _forget_empty(buckets: dict[object, Bucket]) -> None:
-        for inner in [inner for inner, bucket in buckets.items() if not bucket.rows]:
-            del buckets[inner]

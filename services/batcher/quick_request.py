@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from google.protobuf.message import DecodeError
 
-from services.batcher.queue import Shapes
+from services.batcher.buckets import Shapes
 from services.core.known_headers import VIEW_BYTES, Data, KnownHeaders, field_end
 from services.core.signature import Given
 from turnout.v1 import link_pb2 as pb

@@ -47,14 +47,14 @@ class Layouts:
         self._befores: dict[tuple[str, str, tuple[int, ...], int], bytes] = {}
         self._commons: dict[tuple[int, str], bytes] = {}
 
-    def before(self, column: Column, rows: int) -> bytes:
-        """What stands before the data of `rows` rows of a column whose rows have one size."""
-        key = (column.name, column.datatype, column.inner, rows)
+    def before(self, column: Column, inner: tuple[int, ...], rows: int, size: int) -> bytes:
+        """What stands before `size` bytes of data, `rows` rows of shape `inner`, of a column of numbers."""
+        key = (column.name, column.datatype, inner, rows)
         before = self._befores.get(key)
         if before is None:
             if len(self._befores) >= _MOST_LAYOUTS:
                 self._befores.clear()
-            before = _before(column.name, column.datatype, (rows, *column.inner), rows * column.row_bytes)
+            before = _before(column.name, column.datatype, (rows, *inner), size)
             self._befores[key] = before
         return before
 
@@ -119,7 +119,7 @@ class Scatter:
 
     def split(self, columns: Sequence[Column]) -> None:
         """Each member gets its rows of all outputs."""
-        is_fixed = min([column.row_bytes for column in columns], default=0) >= 0
+        is_fixed = all(column.row_bytes >= 0 and not column.is_ragged for column in columns)
         head = b""
         between: list[tuple[bytes, Data, int]] = []
         start = 0
@@ -134,7 +134,7 @@ class Scatter:
             else:
                 if shaped != (rows, pending.retries):
                     shaped = (rows, pending.retries)
-                    befores = [self._layouts.before(column, rows) for column in columns]
+                    befores = [self._layouts.before(c, c.inner, rows, rows * c.row_bytes) for c in columns]
                     head = self._head(pending.retries, befores, sum([rows * c.row_bytes for c in columns]))
                     between = [(before, c.data, c.row_bytes) for before, c in zip(befores, columns, strict=True)]
                 parts: list[Data] = [head, self._numbers(pending), self._common]
@@ -150,7 +150,7 @@ class Scatter:
         """Answer a member that is unlike the others; of a part of a request, keep it until the last has come."""
         root = pending.whole or pending
         chosen = _wanted(root, columns)
-        pieces: list[Data] = [column.slice(start, stop) for column in chosen]
+        pieces: list[Data] = [column.rows_of(pending, start, stop) for column in chosen]
         if root.parts is not None:
             pending.state = DONE
             parts = root.parts
@@ -168,8 +168,13 @@ class Scatter:
                 return
             root.retries = max([part.retries for part in parts.members])
             pieces = [b"".join(rows) for rows in zip(*parts.outputs, strict=True)]
-        described = zip(chosen, pieces, strict=True)
-        befores = [_before(c.name, c.datatype, (root.rows, *c.inner), len(piece)) for c, piece in described]
+        befores = []
+        for column, piece in zip(chosen, pieces, strict=True):
+            inner, size = column.inner_of(pending), len(piece)
+            if column.row_bytes >= 0:
+                befores.append(self._layouts.before(column, inner, root.rows, size))
+            else:
+                befores.append(_before(column.name, column.datatype, (root.rows, *inner), size))
         self._answer(root, befores, pieces)
 
     def _answer(self, pending: Pending, befores: list[bytes], pieces: Sequence[Data]) -> None:

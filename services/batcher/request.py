@@ -8,8 +8,8 @@ from services.chassis.link import Link
 from services.core.known_headers import Data
 
 if TYPE_CHECKING:
+    from services.batcher.buckets import Bucket
     from services.batcher.lobby import Lobby
-    from services.batcher.queue import Bucket
 
 WAITING, LAUNCHED, HELD, DONE = 0, 1, 2, 3  # in the queue, in a batch, kept for a search or as a suspect, answered
 MAX_TRIES = 2
@@ -23,13 +23,13 @@ class Caller:
     def __init__(self, link: Link) -> None:
         self.link = link
         self.pending: dict[int, Pending] = {}
-        self._orders: dict[object, Order] = {}  # by the home of its requests
+        self._orders: dict[tuple[str, str], Order] = {}  # by model and version
 
-    def order(self, home: object) -> Order:
-        """The order of answers to its requests at `home`."""
-        order = self._orders.get(home)
+    def order(self, name: tuple[str, str]) -> Order:
+        """The order in which a model version answers it."""
+        order = self._orders.get(name)
         if order is None:
-            order = self._orders[home] = Order(self.link.send_encoded)
+            order = self._orders[name] = Order(self.link.send_encoded)
         return order
 
 
@@ -46,6 +46,7 @@ class Pending:
         "home",
         "id",
         "inputs",
+        "length",
         "level",
         "parts",
         "rank",
@@ -69,7 +70,8 @@ class Pending:
         self.rows = rows
         self.cost = rows or 1  # rows it counts for in the queue: nothing is free
         self.inputs = inputs  # bytes of each input, in the signature's order
-        self.size = size
+        self.size = size  # bytes in its batch
+        self.length = 0  # of its rows, where they are filled up
         self.arrival_ns = arrival_ns
         self.deadline_ns = FOREVER_NS
         self.expires_ns = FOREVER_NS  # deadline or queue timeout, whichever is earlier

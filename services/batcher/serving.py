@@ -63,6 +63,7 @@ class Serving:
                 facts.signature,
                 self._policy(facts),
                 self._device,
+                pad_to=facts.pad_to,
                 clock=self._clock,
                 call_later=self._call_later,
             )

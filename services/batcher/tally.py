@@ -10,6 +10,7 @@ REFUSALS = ("queue_full", "queue_bytes", "deadline", "quarantine", "not_ready", 
 QUEUE_FULL, QUEUE_BYTES, LATE, QUARANTINED, NOT_READY, INVALID = range(len(REFUSALS))
 SHED = ("evicted", "late", "queue_timeout")  # of those who were let in
 EVICTED, HOPELESS, TIMED_OUT = range(len(SHED))
+PADDING_SHARES = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.75, 0.9)
 PLACES = ("queue", "running")  # where a request was when its caller or its time left it
 
 
@@ -26,6 +27,17 @@ class Histogram:
     def observe(self, value: float, count: int = 1) -> None:
         self.counts[bisect_left(self.bounds, value)] += count
         self.sum += value * count
+
+
+class PaddingTally:
+    """What was filled up so far. A position is one row's place along dimension 1, whatever lies behind it."""
+
+    __slots__ = ("filled", "real", "shares")
+
+    def __init__(self) -> None:
+        self.real = 0  # positions that callers sent
+        self.filled = 0  # positions beside them
+        self.shares = Histogram(PADDING_SHARES)  # of the filled ones in each batch
 
 
 class Tally:
@@ -69,7 +81,7 @@ class Tally:
     def batch_rows(self) -> Histogram:
         """Batches that ran, by their rows."""
         histogram = Histogram(BATCH_ROWS)
-        for rows, count in self.by_size.items():
+        for rows, count in list(self.by_size.items()):  # scraped on another thread
             histogram.observe(rows, count)
         return histogram
 

@@ -8,6 +8,7 @@ from services.batcher.request import Pending
 from services.batcher.search import Search
 from services.batcher.service_time import ServiceTime
 from services.chassis.link import Link
+from services.core.batching_spec import Padding
 from services.core.names import ModelVersion
 from services.core.signature import Signature
 
@@ -30,7 +31,7 @@ class Batch:
         self.cost = self.rows or 1
         self.picked_ns = picked_ns
         self.sent_ns = picked_ns
-        self.expected_ns = 0  # that it should take; 0 = not known
+        self.expected_ns = 0  # that it should take
         self.search = search  # the one that this launch serves
         self.suspect = suspect  # the members were with a worker that died
 
@@ -53,7 +54,8 @@ class WorkerFacts:
     name: ModelVersion
     digest: str
     slots: int
-    signature: Signature
+    signature: Signature  # the artifact's
+    pad_to: Padding | None = None  # as it was proven to change no answer
 
 
 class Worker:

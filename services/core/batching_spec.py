@@ -35,10 +35,16 @@ class Padding(Spec):
             raise ValueError("pad_to needs `mask` or `length`, an input that tells the model what was filled up")
         if any(size < 1 for size in self.sizes) or list(self.sizes) != sorted(set(self.sizes)):
             raise ValueError(f"pad_to.sizes {list(self.sizes)} are not lengths in ascending order")
+        if self.mask == self.length:
+            raise ValueError(f"pad_to: {self.mask!r} cannot be `mask` and `length` at once")
         for name in (self.mask, self.length):
             if name in self.inputs:
                 raise ValueError(f"pad_to: {name!r} cannot tell of the padding and be padded itself")
         return self
+
+    def told(self) -> frozenset[str]:
+        """Inputs that tell of the padding: callers do not send them."""
+        return frozenset(name for name in (self.mask, self.length) if name is not None)
 
 
 class ControlInput(Spec):
@@ -164,14 +170,11 @@ class Batching(Spec):
                 )
 
     def filled_inputs(self) -> frozenset[str]:
-        """Inputs of the model that the mesh fills in: callers do not send them."""
-        names: set[str | None] = set()
-        if self.pad_to is not None:
-            names |= {self.pad_to.mask, self.pad_to.length}
-        if self.sequence_batching is not None:
-            names |= {control.name for control in self.sequence_batching.control_input}
-            names |= {state.input_name for state in self.sequence_batching.state}
-        return frozenset(name for name in names if name is not None)
+        """Inputs of the model that the mesh fills in: callers do not send them. Those of `pad_to` are apart."""
+        if self.sequence_batching is None:
+            return frozenset()
+        names = {control.name for control in self.sequence_batching.control_input}
+        return frozenset(names | {state.input_name for state in self.sequence_batching.state})
 
     def kept_outputs(self) -> frozenset[str]:
         """Outputs of the model that stay in the mesh: callers do not see them."""

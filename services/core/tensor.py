@@ -3,6 +3,7 @@
 import struct
 from collections.abc import Sequence
 from math import prod
+from operator import itemgetter
 
 ELEMENT_BYTES = {
     "BOOL": 1,
@@ -25,6 +26,7 @@ MAX_ELEMENTS = 1 << 40  # past any memory: refused before anything is allocated
 MAX_DIMENSIONS = 64  # what array libraries take
 
 _LENGTH = struct.Struct("<I")
+_MANY = 16  # elements for which a second look at all of them pays
 
 
 def element_count(shape: Sequence[int]) -> int:
@@ -49,21 +51,60 @@ def check_data(datatype: str, shape: Sequence[int], data: bytes | memoryview) ->
                 f"has {len(data)} bytes, but {datatype} of shape {list(shape)} takes {count * size} ({count} x {size})"
             )
     elif datatype == BYTES:
-        if not _holds_elements(count, data):
-            raise ValueError(_bytes_fault(count, data))
+        element_offsets(count, data)
     else:
         raise ValueError(f"datatype {datatype!r} is unknown; known are {', '.join(DATATYPES)}")
 
 
-def _holds_elements(count: int, data: bytes | memoryview) -> bool:
-    offset, unpack = 0, _LENGTH.unpack_from
+def element_offsets(count: int, data: bytes | memoryview) -> Sequence[int]:
+    """Where each of `count` BYTES elements begins, then where the last ends. Raises ValueError for any other data."""
+    size = len(data)
+    if count > size // 4:  # elements have 4 bytes at least: nothing is walked for an absurd count
+        raise ValueError(_bytes_fault(count, data))
+    offsets = _equal_offsets(count, data) or _short_offsets(count, data) or _any_offsets(count, data)
+    if offsets is None or offsets[-1] != size:
+        raise ValueError(_bytes_fault(count, data))
+    return offsets
+
+
+def _equal_offsets(count: int, data: bytes | memoryview) -> Sequence[int] | None:
+    """The offsets if all elements have one length, which takes no walk."""
+    size = len(data)
+    if not count or size % count:
+        return None
+    each = size // count
+    prefix = _LENGTH.pack(each - 4)
+    if any(data[at::each] != prefix[at : at + 1] * count for at in range(4)):
+        return None
+    return range(0, size + 1, each)
+
+
+def _short_offsets(count: int, data: bytes | memoryview) -> Sequence[int] | None:
+    """The offsets if all elements are shorter than 256 bytes: the walk then reads one byte an element."""
+    if count < _MANY:
+        return None
+    data, offset = bytes(data), 0
+    try:
+        offsets = [0, *[offset := offset + 4 + data[offset] for _ in range(count)]]
+        begins = itemgetter(*offsets[:-1])
+        if any(begins(data[1:])) or any(begins(data[2:])) or any(begins(data[3:])):  # the length's other bytes
+            return None
+    except IndexError:
+        return None
+    return offsets
+
+
+def _any_offsets(count: int, data: bytes | memoryview) -> Sequence[int] | None:
+    """The offsets; None when data ends before."""
+    offsets, offset, unpack = [0], 0, _LENGTH.unpack_from
     try:
         for _ in range(count):
             (length,) = unpack(data, offset)
             offset += 4 + length
-    except struct.error:  # past the end: reached after at most len(data) / 4 elements
-        return False
-    return offset == len(data)
+            offsets.append(offset)
+    except struct.error:
+        return None
+    return offsets
 
 
 def _bytes_fault(count: int, data: bytes | memoryview) -> str:

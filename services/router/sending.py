@@ -33,7 +33,7 @@ def send_message(flight: Flight, replica: Replica, left_us: int) -> None:
 
 
 def _copy_parameters(request: link_pb2.Request, inference: Inference) -> None:
-    """Triton's request parameters, checked before. The batcher acts on the timeout; priority it does not know yet."""
+    """Triton's request parameters that the batcher acts on, checked before."""
     request.priority = int(inference.parameters.get("priority", 0))
     request.queue_timeout_us = int(inference.parameters.get("timeout", 0))
 

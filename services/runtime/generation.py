@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+from services.core.batching_spec import Padding
 from services.core.model_spec import ModelSpec
 from services.runtime.supervisor import Bounds, Supervisor
 from services.runtime.wanted import Progress
@@ -18,6 +19,7 @@ class Plan(NamedTuple):
     framework: str
     file: str
     trusted: bool
+    pad_to: Padding | None
 
 
 class Generation:

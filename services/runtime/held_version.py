@@ -61,8 +61,8 @@ class HeldVersion:
             self._fetch_new(spec, sighting)
         fetched = self._fetched
         if fetched is not None and fetched.found is not None:
-            file = fetched.found.file
-            plan = Plan(*self.identity, fetched.digest, fetched.found.framework, str(file), spec.trusted)
+            file, pad_to = str(fetched.found.file), spec.batching.pad_to
+            plan = Plan(*self.identity, fetched.digest, fetched.found.framework, file, spec.trusted, pad_to)
             self._advance(plan, spec)
         elif self.current is not None:
             self.current.adjust(spec, self._let_go)

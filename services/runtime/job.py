@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from services.core.batching_spec import Padding
 from services.core.names import ModelName, Version
 from services.core.spec import Spec
 
@@ -19,6 +20,7 @@ class Job(Spec):
     trusted: bool = False
     threads: int = 1
     max_batch_size: int = 1  # rows of the larger warm-up
+    pad_to: Padding | None = None
     quiet_s: float = 1.0  # silence after which a worker that drains is done
     log_level: str = "info"
     # Filled in when the process is started.

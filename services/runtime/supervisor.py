@@ -53,7 +53,7 @@ class Supervisor:
         self.bounds = bounds
         self.instance = pb.Instance(
             id=job.id, model=job.model, version=job.version, digest=job.digest, state=pb.LOADING,
-            data_socket=str(job.socket), slots=bounds.slots,
+            data_socket=str(job.socket), slots=bounds.slots, pad_to=job.pad_to.dump() if job.pad_to else b"",
         )  # fmt: skip
         self.ended = asyncio.Event()
         self._job = job

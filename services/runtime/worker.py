@@ -17,14 +17,17 @@ from services.chassis.link import PROTOCOL, listen
 from services.chassis.logs import set_up
 from services.chassis.process import die_with_parent, keep_freed_memory
 from services.chassis.wire import signature_to_proto
+from services.core.batching_spec import Padding
+from services.core.padding import BadPaddingError
 from services.core.signature import Signature
 from services.runtime import report
 from services.runtime.backends import Backend, BadArtifactError, Options, backend_for
 from services.runtime.executor import Executor
 from services.runtime.faults import describe
 from services.runtime.job import Job
+from services.runtime.padding_proof import PaddingProof
 from services.runtime.stamp import Stamp
-from services.runtime.warm_up import checked, warm_up
+from services.runtime.warm_up import Checked, Run, checked, warm_up
 from turnout.v1 import link_pb2 as pb
 from turnout.v1 import runtime_pb2
 
@@ -61,17 +64,34 @@ def load(job: Job) -> tuple[Backend, Signature, str]:
     backend = backend_for(job.framework)
     signature = backend.load(job.file, Options(trusted=job.trusted, threads=job.threads))
     loaded_s = time.monotonic() - began
-    signature, note = checked(backend.run, signature)
-    if note:
-        log.warning("batching_switched_off", reason=note)
+    found = checked(backend.run, signature, job.pad_to)
+    if found.note:
+        log.warning("batching_switched_off", reason=found.note)
+    if job.pad_to is not None:
+        prove(job.pad_to, backend.run, found)
     try:
-        warm_up(backend.run, signature, job.max_batch_size)
+        warm_up(backend.run, found, job.max_batch_size, job.pad_to)
     except Exception as error:  # noqa: BLE001 - synthetic rows need not be valid ones
         log.warning("warm_up_failed", reason=describe(error))
     gc.collect()
     gc.freeze()  # what is loaded stays: later collections need not look at it
     log.info("loaded", framework=job.framework, load_s=round(loaded_s, 3), total_s=round(time.monotonic() - began, 3))
-    return backend, signature, note
+    return backend, found.signature, found.note
+
+
+def prove(padding: Padding, run: Run, found: Checked) -> None:
+    """Raise BadArtifactError where rows cannot be filled up, or where that would change what the model answers."""
+    try:
+        proof = PaddingProof(padding, found.signature, found.free)
+    except BadPaddingError as error:
+        raise BadArtifactError(f"{error} ({found.note})" if found.note else str(error)) from None
+    try:
+        fault = proof.fault(run)
+    except Exception as error:  # noqa: BLE001 - a model may need more than synthetic rows have
+        log.warning("padding_not_proven", reason=describe(error))
+        return
+    if fault:
+        raise BadArtifactError(f"pad_to changes what the model answers: {fault}")
 
 
 async def serve(job: Job, backend: Backend, signature: Signature, note: str, channel: socket.socket) -> None:

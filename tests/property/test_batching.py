@@ -1,26 +1,29 @@
 """Every accepted request ends in exactly one outcome, in batches within the limit, with its own rows."""
 
 import math
+from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.batcher.policy import BatchPolicy
+from services.batcher.policy import BatchPolicy, WaitPolicy
 from services.batcher.search import Failure, Search
 from services.core.errors import INTERNAL, OK
 from tests.support.batching import MS, Bench, numbers_of
 
 POISON = 0
+KINDS = ("", "shadow", "1", "2", "3", "hurry")  # of a request: shadow, a priority, little time
 
 steps = st.lists(
     st.one_of(
-        st.tuples(st.just("send"), st.lists(st.integers(0, 9), min_size=1, max_size=6), st.booleans()),
+        st.tuples(st.just("send"), st.lists(st.integers(0, 9), min_size=1, max_size=6), st.sampled_from(KINDS)),
         st.tuples(st.just("poison"), st.integers(0, 3), st.booleans()),
         st.tuples(st.just("answer"), st.integers(0, 3), st.just(0)),
         st.tuples(st.just("cancel"), st.integers(0, 99), st.just(0)),
         st.tuples(st.just("wait"), st.integers(0, 40), st.just(0)),
         st.tuples(st.just("die"), st.integers(0, 3), st.just(0)),
         st.tuples(st.just("hire"), st.integers(1, 3), st.just(0)),
+        st.tuples(st.just("respecify"), st.integers(1, 8), st.just(0)),
     ),
     max_size=60,
 )
@@ -40,9 +43,12 @@ class World:
         bench = self.bench
         match kind, value:
             case "send", list(rows):
-                self.send([self._fresh(n) for n in rows], shadow=bool(flag))
+                self.send([self._fresh(n) for n in rows], str(flag))
             case "poison", int(rows):
-                self.send([[*self._fresh(rows), POISON]], shadow=bool(flag))
+                self.send([[*self._fresh(rows), POISON]], "shadow" if flag else "")
+            case "respecify", int(most):
+                bench.batcher.apply(replace(bench.batcher.policy, max_batch_rows=most))
+                self.limit = max(self.limit, most)
             case "answer", int(which):
                 self.answer(which)
             case "cancel", int(which) if bench.caller.pending:
@@ -57,10 +63,11 @@ class World:
             case "hire", int(slots):
                 bench.puppets.append(bench.hire(slots))
 
-    def send(self, rows: list[list[int]], *, shadow: bool) -> None:
-        deadline_us = 30_000 if len(rows) % 2 else 0
-        for number, values in zip(self.bench.send(*rows, shadow=shadow, deadline_us=deadline_us), rows, strict=True):
-            self.sent[number] = values
+    def send(self, rows: list[list[int]], kind: str) -> None:
+        deadline_us = 10_000 if kind == "hurry" else 30_000 if len(rows) % 2 else 0
+        priority = int(kind) if kind.isdigit() else 0
+        numbers = self.bench.send(*rows, shadow=kind == "shadow", priority=priority, deadline_us=deadline_us)
+        self.sent |= dict(zip(numbers, rows, strict=True))
 
     def answer(self, which: int) -> bool:
         busy = [p for p in self.bench.puppets if p.worker in self.bench.batcher.workers and p.batches()]
@@ -87,15 +94,26 @@ class World:
         return list(range(self._value - rows, self._value))
 
 
+policies = st.builds(
+    BatchPolicy,
+    max_batch_rows=st.integers(1, 8),
+    max_queue_rows=st.just(40),
+    delay_ns=st.sampled_from([0, 0, 5 * MS]),
+    target_ns=st.sampled_from([0, 20 * MS]),
+    idempotent=st.booleans(),
+    preserve_ordering=st.booleans(),
+    wait=st.sampled_from([WaitPolicy(), WaitPolicy(timeout_ns=8 * MS)]),
+    levels=st.sampled_from([(), (WaitPolicy(), WaitPolicy(timeout_ns=8 * MS, delays=True), WaitPolicy(max_rows=10))]),
+    default_level=st.just(2),
+)
+
+
 @settings(max_examples=300, deadline=None)
-@given(steps=steps, limit=st.integers(1, 8), delay_ms=st.sampled_from([0, 0, 5]), idempotent=st.booleans())
+@given(steps=steps, policy=policies)
 def test_every_accepted_request_ends_in_exactly_one_outcome_with_its_own_rows(
-    steps: list[tuple[str, object, object]],
-    limit: int,
-    delay_ms: int,
-    idempotent: bool,  # noqa: FBT001
+    steps: list[tuple[str, object, object]], policy: BatchPolicy
 ) -> None:
-    world = World(BatchPolicy(max_batch_rows=limit, max_queue_rows=40, delay_ns=delay_ms * MS, idempotent=idempotent))
+    world = World(policy if policy.levels else replace(policy, default_level=0))
     for step in steps:
         world.step(*step)
     world.finish()
@@ -104,7 +122,9 @@ def test_every_accepted_request_ends_in_exactly_one_outcome_with_its_own_rows(
 
     assert world.bench.batcher.is_idle
     assert not world.bench.caller.pending
-    assert world.bench.batcher.lobby.queue.rows == world.bench.batcher.lobby.queue.size == 0
+    queue = world.bench.batcher.lobby.queue
+    assert queue.rows == queue.size == world.bench.device.in_flight == 0
+    assert all(level.rows == level.size == 0 for level in queue.levels.values())
     answers = world.bench.replies()
     assert set(world.sent) == set(answers) | world.cancelled
     assert not set(answers) & world.cancelled

@@ -1,5 +1,6 @@
 """The BYTES codec, and the check of any data against any shape."""
 
+from itertools import pairwise
 from math import prod
 
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.core import arrays
-from services.core.tensor import DATATYPES, ELEMENT_BYTES, check_data, decode_bytes, encode_bytes
+from services.core.tensor import DATATYPES, ELEMENT_BYTES, check_data, decode_bytes, element_offsets, encode_bytes
 
 elements = st.lists(st.binary(max_size=20), max_size=8)
 shapes = st.lists(st.integers(0, 4), max_size=4)
@@ -78,3 +79,41 @@ def test_arrays_of_any_bits_come_back_bit_by_bit(datatype: str, shape: list[int]
     raw = data.draw(st.binary(min_size=size, max_size=size))
 
     assert arrays.encode(arrays.decode(datatype, shape, raw)) == (datatype, raw)
+
+
+@given(st.lists(st.one_of(st.binary(max_size=5), st.sampled_from([b"x" * 300, b"\0" * 4])), max_size=40), st.data())
+def test_offsets_are_where_elements_begin_and_end(values: list[bytes], data: st.DataObject) -> None:
+    encoded = encode_bytes(values)
+    offsets = element_offsets(len(values), data.draw(st.sampled_from([bytes, memoryview]))(encoded))
+
+    assert [encoded[begin + 4 : end] for begin, end in pairwise(offsets)] == values
+    assert (offsets[0], offsets[-1], len(offsets)) == (0, len(encoded), len(values) + 1)
+
+
+@given(st.lists(st.binary(max_size=3), min_size=20, max_size=30), st.data())
+def test_spoilt_data_is_accepted_only_where_it_is_other_elements(values: list[bytes], data: st.DataObject) -> None:
+    spoilt = bytearray(encode_bytes(values))
+    spoilt[data.draw(st.integers(0, len(spoilt) - 1))] = data.draw(st.integers(0, 255))
+    walked = walk(len(values), bytes(spoilt))
+    try:
+        offsets = list(element_offsets(len(values), bytes(spoilt)))
+    except ValueError:
+        offsets = None
+
+    assert offsets == walked
+
+
+def walk(count: int, data: bytes) -> list[int] | None:
+    """Offsets found one element after the other; None when there are not exactly `count`."""
+    offsets = [0]
+    while offsets[-1] + 4 <= len(data):
+        offsets.append(offsets[-1] + 4 + int.from_bytes(data[offsets[-1] : offsets[-1] + 4], "little"))
+    return offsets if offsets[-1] == len(data) and len(offsets) == count + 1 else None
+
+
+@pytest.mark.parametrize("length", [3, 8, 300])
+def test_many_elements_of_one_length_take_no_walk(length: int) -> None:
+    count = 100_000
+    offsets = element_offsets(count, encode_bytes([b"x" * length] * count))
+
+    assert offsets == range(0, count * (length + 4) + 1, length + 4)

@@ -2,6 +2,7 @@
 
 import heapq
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from services.batcher.batcher import Batcher
@@ -10,6 +11,7 @@ from services.batcher.policy import BatchPolicy
 from services.batcher.request import Caller
 from services.batcher.worker import Worker, WorkerFacts
 from services.chassis.link import Link
+from services.core.batching_spec import Padding
 from services.core.names import ModelVersion
 from services.core.signature import Signature, TensorSpec
 from services.core.tensor import BYTES, encode_bytes
@@ -84,7 +86,7 @@ class Puppet:
 
     def __init__(self, bench: "Bench", number: int, slots: int) -> None:
         self.link = FakeLink()
-        facts = WorkerFacts(f"w{number}", NAME, "sha256:1", slots, bench.batcher.lobby.intake.signature)
+        facts = replace(bench.facts, id=f"w{number}", slots=slots)
         self.worker = Worker(facts, cast("Link", self.link), bench.time.clock)
         self.launched: list[pb.Request] = []
         self._bench = bench
@@ -135,6 +137,7 @@ class Bench:
         signature: Signature = ECHO,
         beside: "Bench | None" = None,
         device_slots: int = 64,
+        pad_to: Padding | None = None,
     ) -> None:
         """`beside`: another one whose time and device it shares."""
         self.time = beside.time if beside else Time()
@@ -144,9 +147,11 @@ class Bench:
             signature,
             policy or BatchPolicy(),
             self.device,
+            pad_to=pad_to,
             clock=self.time.clock,
             call_later=self.time.call_later,
         )
+        self.facts = WorkerFacts("", NAME, "sha256:1", 1, signature, pad_to)
         self.link = FakeLink()
         self.caller = Caller(cast("Link", self.link))
         self.answers: dict[int, pb.Reply] = {}

@@ -71,7 +71,7 @@ async def test_an_instance_that_drains_finishes_its_batch_and_gets_no_more(pod: 
 
         await old.until(lambda: not old.server.links)
 
-        assert len(await pod.endpoints()) == 1
+        await pod.until_endpoints(1)
 
 
 async def test_a_version_whose_instances_went_is_no_longer_served(pod: PuppetPod) -> None:

@@ -202,7 +202,7 @@ def test_a_storm_of_cancelled_requests_leaves_nothing_behind() -> None:
     for _ in range(500):
         (number,) = bench.send([1])
         bench.cancel(number)
-    (bucket,) = bench.batcher.lobby.queue._primary.values()
+    (bucket,) = bench.batcher.lobby.queue._primary
 
     assert bench.batcher.lobby.queue.rows == 0
     assert len(bucket.members) < 100

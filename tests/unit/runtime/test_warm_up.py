@@ -5,8 +5,10 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pytest
 
+from services.core.batching_spec import Padding
 from services.core.signature import Signature, TensorSpec
-from services.runtime.warm_up import checked, synthetic, warm_up
+from services.runtime.synthetic import synthetic
+from services.runtime.warm_up import Checked, checked, warm_up
 
 SIGNATURE = Signature((TensorSpec("x", "FP32", (-1, 2)),), (TensorSpec("y", "FP32", (-1,)),), batches=True)
 Answers = Mapping[str, np.ndarray]
@@ -34,7 +36,7 @@ def flaky(inputs: Answers) -> dict[str, np.ndarray]:
 def test_a_model_batches_only_if_rows_do_not_depend_on_each_other(
     run: Callable[[Answers], dict[str, np.ndarray]], reason: str
 ) -> None:
-    signature, note = checked(run, SIGNATURE)
+    signature, note, _ = checked(run, SIGNATURE)
 
     assert note.startswith(reason)
     assert bool(note) == bool(reason)
@@ -44,7 +46,7 @@ def test_a_model_batches_only_if_rows_do_not_depend_on_each_other(
 def test_a_model_that_does_not_batch_is_not_asked() -> None:
     fixed = Signature((TensorSpec("x", "FP32", (2,)),), (TensorSpec("y", "FP32", (2,)),), batches=False)
 
-    assert checked(flaky, fixed) == (fixed, "")
+    assert checked(flaky, fixed) == (fixed, "", 1)
 
 
 @pytest.mark.parametrize("datatype", ["BOOL", "UINT8", "INT64", "FP16", "BF16", "FP32", "FP64", "BYTES"])
@@ -56,7 +58,7 @@ def test_synthetic_rows_fit_their_spec(datatype: str) -> None:
 
 def test_warm_up_runs_one_row_and_the_largest_batch() -> None:
     sizes = []
-    warm_up(lambda inputs: sizes.append(len(inputs["x"])) or {}, SIGNATURE, 64)
+    warm_up(lambda inputs: sizes.append(len(inputs["x"])) or {}, Checked(SIGNATURE, "", 1), 64)
 
     assert sizes == [1, 64]
 
@@ -64,6 +66,49 @@ def test_warm_up_runs_one_row_and_the_largest_batch() -> None:
 def test_warm_up_of_wide_rows_is_bounded() -> None:
     wide = Signature((TensorSpec("x", "FP32", (-1, 4 << 20)),), (), batches=True)
     sizes = []
-    warm_up(lambda inputs: sizes.append(len(inputs["x"])) or {}, wide, 1024)
+    warm_up(lambda inputs: sizes.append(len(inputs["x"])) or {}, Checked(wide, "", 1), 1024)
 
     assert sizes == [1, 16]
+
+
+RAGGED = Signature(
+    (TensorSpec("x", "FP32", (-1, -1)), TensorSpec("mask", "INT64", (-1, -1)), TensorSpec("length", "INT32", (-1,))),
+    (TensorSpec("y", "FP32", (-1,)),),
+    batches=True,
+)
+PAD = Padding(inputs={"x": 0}, mask="mask", length="length")
+
+
+def test_free_dimensions_are_not_taken_for_rows() -> None:
+    _, note, _ = checked(lambda inputs: {"y": inputs["x"].ravel()}, RAGGED)
+
+    assert note == "output 'y' has shape [6] for 2 rows"
+
+
+@pytest.mark.parametrize("least", [1, 2, 10, 200])
+def test_a_model_that_needs_large_free_dimensions_batches_too(least: int) -> None:
+    def run(inputs: Answers) -> dict[str, np.ndarray]:
+        return {
+            "y": np.stack([np.convolve(row, np.ones(least), "valid")[0] for row in inputs["x"] if row[least - 1] + 1])
+        }
+
+    signature, note, free = checked(run, RAGGED)
+
+    assert (signature.batches, note) == (True, "")
+    assert free >= least
+
+
+def test_a_model_that_is_told_of_its_length_is_told_the_truth() -> None:
+    seen: list[tuple[int, ...]] = []
+
+    def run(inputs: Answers) -> dict[str, np.ndarray]:
+        assert (inputs["mask"] == 1).all()
+        assert (inputs["length"] == inputs["x"].shape[1]).all()
+        seen.append(inputs["x"].shape)
+        return {"y": inputs["x"].sum(axis=1) / inputs["length"]}
+
+    found = checked(run, RAGGED, PAD)
+    warm_up(run, found, 64, PAD.model_copy(update={"sizes": (8, 100)}))
+
+    assert found.signature.batches
+    assert seen[-2:] == [(1, 3), (64, 100)]
