@@ -14,12 +14,11 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from loadtest.batching.rules import rule_of
-from services.batcher import batcher, lobby
+from services.batcher import batcher, lobby, policy
 from services.batcher.app import build
+from services.batcher.buckets import Bucket
 from services.batcher.config import BatcherConfig
 from services.batcher.launcher import Launcher
-from services.batcher.policy import LEVEL_STEP
-from services.batcher.queue import Bucket
 from services.batcher.request import WAITING
 from services.batcher.service_time import ServiceTime
 from services.batcher.worker import Batch
@@ -73,10 +72,6 @@ def _living(bucket: Bucket) -> Iterator[Seen]:
             yield Seen(pending.rank, pending.arrival_ns, pending.cost, bucket)
 
 
-def _by_arrival(level: int, arrival_ns: int, deadline_ns: int) -> int:  # noqa: ARG001 - the shape of rank_of
-    return level * LEVEL_STEP + arrival_ns
-
-
 def _learn_nothing(self: ServiceTime, rows: int, took_ns: int, now_ns: int) -> None:
     """So how long a launch takes is never known, and everything that goes by it is off."""
 
@@ -86,7 +81,7 @@ def main() -> None:
     parser.add_argument("--rule", required=True)
     arguments = parser.parse_args()
     # The one place where a rule meets the batcher. None of this is a setting, as no operator could want it.
-    lobby.rank_of = _by_arrival
+    lobby.AGEING_NS = policy.AGEING_NS = 0  # no deadline counts, but the order of arrival
     ServiceTime.measured = _learn_nothing  # type: ignore[method-assign]
     batcher.Launcher = functools.partial(RuleLauncher, arguments.rule)  # type: ignore[assignment, misc]
     sys.argv = sys.argv[:1]

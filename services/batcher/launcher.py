@@ -4,7 +4,7 @@ from services.batcher.alarm import Alarm
 from services.batcher.buckets import Bucket
 from services.batcher.device import Device
 from services.batcher.lobby import Lobby
-from services.batcher.policy import choose, departure, fitting
+from services.batcher.policy import ANSWER_NS, choose, departure, fitting
 from services.batcher.recovery import Recovery
 from services.batcher.request import LAUNCHED, Pending
 from services.batcher.tally import HOPELESS
@@ -82,7 +82,7 @@ class Launcher:
         if bucket.front() is None:
             return None
         form = self._tuner.form
-        start_ns = max(now_ns, worker.busy_until_ns)
+        start_ns = max(now_ns, worker.busy_until_ns) + ANSWER_NS  # deadlines are those of answers
         service = bucket.service if bucket.service.known(now_ns) else None
         rows, at_ns = form.rows, now_ns
         if form.delay_ns and bucket.rows < form.rows:
