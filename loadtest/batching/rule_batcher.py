@@ -7,15 +7,15 @@ order of deadlines, for that of arrival.
 """
 
 import argparse
-import functools
 import heapq
 import sys
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
-from loadtest.batching.rules import rule_of
-from services.batcher import batcher, lobby, policy
+from loadtest.batching.rules import Rule, rule_of
+from services.batcher import lobby, policy
 from services.batcher.app import build
+from services.batcher.batcher import Batcher
 from services.batcher.buckets import Bucket
 from services.batcher.config import BatcherConfig
 from services.batcher.launcher import Launcher
@@ -37,9 +37,11 @@ class Seen(NamedTuple):
 class RuleLauncher(Launcher):
     """Asks a rule instead of our policy."""
 
-    def __init__(self, rule: str, *arguments: object) -> None:
-        super().__init__(*arguments)  # type: ignore[arg-type]
-        self._rule = rule_of(rule, self._lobby.door.policy.max_batch_rows)
+    rule_name: ClassVar[str]
+
+    @property
+    def _rule(self) -> Rule:
+        return rule_of(self.rule_name, self._lobby.door.policy.max_batch_rows)
 
     def launch_one(self, now_ns: int, *, shadows: bool) -> bool:
         """Launch the next batch, if one may leave now."""
@@ -83,7 +85,8 @@ def main() -> None:
     # The one place where a rule meets the batcher. None of this is a setting, as no operator could want it.
     lobby.AGEING_NS = policy.AGEING_NS = 0  # no deadline counts, but the order of arrival
     ServiceTime.measured = _learn_nothing  # type: ignore[method-assign]
-    batcher.Launcher = functools.partial(RuleLauncher, arguments.rule)  # type: ignore[assignment, misc]
+    RuleLauncher.rule_name = arguments.rule
+    Batcher.parts = Batcher.parts._replace(launcher=RuleLauncher)
     sys.argv = sys.argv[:1]
     run("batcher", BatcherConfig, build)
 

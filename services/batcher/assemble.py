@@ -42,18 +42,24 @@ def joined(signature: Signature, rows: int, members: Sequence[Pending]) -> list[
     return inputs
 
 
-def encoded(number: int, name: ModelVersion, signature: Signature, rows: int, members: Sequence[Pending]) -> list[Data]:
-    """A batch as Frame.requests (see link.proto), in parts: members' bytes are copied but once, into the frame."""
+def encoded(
+    number: int, name: ModelVersion, rows: int, members: Sequence[Pending], inputs: Sequence[Joined], extra: bytes
+) -> list[Data]:
+    """A batch as Frame.requests (see link.proto), in parts: members' bytes are copied but once, into the frame.
+
+    `extra`: further fields of the request, encoded.
+    """
     parts: list[Data] = [
         _ID.pack(0x09, number)
         + bytes_field(2, name.model.encode())
         + bytes_field(3, name.version.encode())
         + varint_field(4, rows)
+        + extra
     ]
     if len(members) == 1:
         parts += [bytes_field(7, output.encode()) for output in members[0].wanted]
         parts.append(bytes_field(12, members[0].request_id.encode()))
-    for name_, datatype, shape, pieces, size in joined(signature, rows, members):
+    for name_, datatype, shape, pieces, size in inputs:
         tensor = bytes_field(1, name_.encode()) + bytes_field(2, datatype.encode())
         tensor += packed_field(3, shape) + tag(4, 2) + varint(size)
         parts.append(tag(6, 2) + varint(len(tensor) + size) + tensor)

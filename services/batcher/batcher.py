@@ -1,6 +1,7 @@
 """The batcher of one model version: asks the policy and acts, driven by arrivals, replies and one alarm."""
 
 from collections.abc import Callable, Iterator
+from typing import ClassVar, NamedTuple
 
 import structlog
 
@@ -34,8 +35,19 @@ _ORPHAN_NS = 1_000_000_000  # without a worker for so long, those waiting are to
 log = structlog.get_logger()
 
 
+class Parts(NamedTuple):
+    """What a batcher is made of."""
+
+    queue: type[Queue]
+    lobby: type[Lobby]
+    recovery: type[Recovery]
+    launcher: type[Launcher]
+
+
 class Batcher:
     """Queue, workers and recovery of one model version. Every request it accepts gets exactly one outcome."""
+
+    parts: ClassVar[Parts] = Parts(Queue, Lobby, Recovery, Launcher)
 
     def __init__(
         self,
@@ -55,16 +67,18 @@ class Batcher:
         self.padding = PaddingTally()
         self._signature = signature  # the artifact's
         self._pad_to = pad_to
-        self._queue = Queue()
+        parts = self.parts
+        self._queue = parts.queue()
         self._alarm = Alarm(call_later, self._rung)
         door = Door(name, policy, self._queue, self.service, self.workers)
-        self.lobby = Lobby(name, self._intake(policy), self._queue, self.service, door, self._alarm, clock)
-        self._recovery = Recovery(self.lobby)
+        intake = self._intake(policy)
+        self.lobby = parts.lobby(name, intake, self._queue, self.service, door, self._alarm, clock)
+        self._recovery = parts.recovery(self.lobby)
         self._layouts = Layouts()
         self._clock = clock
         self._draining = False
         self._orphaned_ns = FOREVER_NS  # when those waiting are told that there is no worker
-        self.launcher = Launcher(self.lobby, self._recovery, self.workers, self.tuner, device, self._alarm)
+        self.launcher = parts.launcher(self.lobby, self._recovery, self.workers, self.tuner, device, self._alarm)
 
     @property
     def policy(self) -> BatchPolicy:
@@ -191,7 +205,7 @@ class Batcher:
 
     def _succeeded(self, batch: Batch, reply: pb.Reply, now_ns: int) -> None:
         lobby = self.lobby
-        bucket = batch.members[0].bucket
+        bucket = batch.first.bucket
         padder = bucket.intake.padder
         try:
             columns = columns_of(reply.outputs, batch.rows) if bucket.intake.batches else None
@@ -217,6 +231,13 @@ class Batcher:
         """Nobody gets in any more; who is in is answered."""
         self._draining = True
         self.lobby.door.closed = "is draining here; another replica may take it"
+
+    def retire(self, reason: str) -> list[Worker]:
+        """Another batcher takes its place, and its workers: who waits is told, what runs is answered by the other."""
+        self._tell_waiting(reason)
+        self.launcher.leave()
+        workers, self.workers[:] = self.workers[:], []
+        return workers
 
     def give_up(self, reason: str) -> None:
         """Answer everyone now: UNAVAILABLE where nothing ran."""

@@ -37,35 +37,33 @@ class Instance:
         self.on_idle: Callable[[], None] = lambda: None  # called when it is retired and done
         self._versions = versions
         self._clock = clock
-        self._batcher: Batcher | None = None
         # No keepalive: a worker that computes is silent. The runtime watches for hangs, and its kill ends the link.
         self.client = LinkClient(address, self, hello, keepalive_s=0)
 
     def opened(self, link: Link) -> None:
-        self._batcher = self._versions.batcher(self.facts)
         self.worker = Worker(self.facts, link, self._clock)
         self.worker.accepting = not self.is_retired
-        self._batcher.attach(self.worker)
+        self._versions.batcher(self.facts).attach(self.worker)
         self._versions.changed()
 
     def received(self, link: Link, frame: link_pb2.Frame) -> None:  # noqa: ARG002 - the handler's shape
-        worker, batcher = self.worker, self._batcher
-        if worker is None or batcher is None:
+        worker = self.worker
+        if worker is None:
             return
         replies = frame.replies
         if replies:
-            now_ns = self._clock()
+            now_ns, batcher = self._clock(), self._versions.batcher(self.facts)
             for reply in replies[:]:
                 batcher.replied(worker, reply, now_ns)
         elif frame.HasField("drain"):
             worker.accepting = False
-        if self.is_retired and not worker.in_flight:
+        if self.is_retired and worker.is_done:
             self.on_idle()
 
     def closed(self, link: Link, reason: str) -> None:  # noqa: ARG002 - the handler's shape
         worker, self.worker = self.worker, None
-        if worker is not None and self._batcher is not None:
-            self._batcher.detach(worker, reason)
+        if worker is not None:
+            self._versions.batcher(self.facts).detach(worker, reason)
             self._versions.changed()
 
     def retire(self) -> None:
@@ -79,9 +77,9 @@ class Instance:
         self.facts = facts
         if self.is_retired or (self.worker is not None and self.worker.facts.slots != facts.slots):
             self.is_retired = False
-            if self.worker is not None and self._batcher is not None:
+            if self.worker is not None:
                 self.worker.facts, self.worker.accepting = facts, True
-                self._batcher.pump(self._clock())
+                self._versions.batcher(facts).pump(self._clock())
 
 
 class Instances:
@@ -121,7 +119,7 @@ class Instances:
     def sweep(self) -> None:
         """Close the links of retired instances that have nothing under way."""
         for number, instance in list(self.by_id.items()):
-            if instance.is_retired and not (instance.worker and instance.worker.in_flight):
+            if instance.is_retired and (instance.worker is None or instance.worker.is_done):
                 del self.by_id[number]
                 self._spawn(instance.client.close(), f"close-{number}")
 

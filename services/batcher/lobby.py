@@ -178,6 +178,9 @@ class Lobby:
             self.tally.cancelled[pending.state == LAUNCHED] += 1
             self._leave(pending)
 
+    def forget(self, caller: Caller) -> None:
+        """Its link is gone; what it waits for is cancelled besides."""
+
     def fail(
         self,
         pending: Pending,

@@ -10,6 +10,7 @@ from prometheus_client.utils import floatToGoString
 from services.batcher.batcher import Batcher
 from services.batcher.padding_metrics import padding_metrics
 from services.batcher.policy import SHADOW_LEVEL
+from services.batcher.sequence_metrics import sequence_families
 from services.batcher.servicer import CallerLinks
 from services.batcher.serving import Serving
 from services.batcher.tally import PLACES, REFUSALS, SHED, Histogram, Tally
@@ -44,6 +45,7 @@ class BatcherCollector(Collector):
             yield _histogram(name, text, batchers, histogram)
         yield _level_rows(batchers)
         yield from padding_metrics(batchers)
+        yield from sequence_families(batchers)
         yield from triton_metrics(batchers)
 
 

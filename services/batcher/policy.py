@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 
+from services.batcher.sequence_policy import SequencePolicy
 from services.batcher.service_time import ServiceTime
 from services.core.batching_spec import Batching, QueuePolicy
 from services.core.model_spec import ModelSpec
@@ -52,6 +53,7 @@ class BatchPolicy:
     weight: float = 1.0  # share of the device
     filled_inputs: frozenset[str] = frozenset()  # of the artifact's inputs, those that callers do not send
     kept_outputs: frozenset[str] = frozenset()  # of its outputs, those that callers do not see
+    sequences: SequencePolicy | None = None  # of a model that keeps state from request to request
 
     @classmethod
     def of(cls, spec: ModelSpec, *, batches: bool) -> Self:
@@ -75,7 +77,15 @@ class BatchPolicy:
             weight=spec.placement.weight,
             filled_inputs=batching.filled_inputs(),
             kept_outputs=batching.kept_outputs(),
+            sequences=SequencePolicy.of(batching, batches=batches),
         )
+
+    def goes_on_from(self, other: "BatchPolicy") -> bool:
+        """Whether what waits or keeps state under `other` may go on under this one."""
+        if self.sequences is None or other.sequences is None:
+            return self.sequences is other.sequences
+        is_told_alike = (self.filled_inputs, self.kept_outputs) == (other.filled_inputs, other.kept_outputs)
+        return is_told_alike and self.sequences.holds_alike(other.sequences)
 
     def level_of(self, priority: int) -> int:
         """The level of a request; the default one if it names none, or one that there is not."""

@@ -149,7 +149,7 @@ class Recovery:
         self._unlogged += 1
         if batch.picked_ns < self._logged_ns + _LOG_EVERY_NS:
             return
-        name, request_id = str(self._lobby.name), batch.members[0].request_id
+        name, request_id = str(self._lobby.name), batch.first.request_id
         log.warning(
             "batch_raised",
             model=name,

@@ -68,6 +68,8 @@ class CallerLinks:
     def closed(self, link: Link, reason: str) -> None:
         caller = self._callers.pop(link, None)
         if caller is not None:
+            for batcher in self._batchers.values():
+                batcher.lobby.forget(caller)
             for pending in list(caller.pending.values()):
                 pending.home.cancel(pending)
 

@@ -7,6 +7,7 @@ from services.batcher.alarm import CallLater
 from services.batcher.batcher import Batcher
 from services.batcher.device import Device
 from services.batcher.policy import BatchPolicy
+from services.batcher.sequence_batcher import batcher_for
 from services.batcher.worker import WorkerFacts
 from services.chassis.etcd import Registration
 from services.chassis.wire import signature_to_proto
@@ -58,23 +59,19 @@ class Serving:
         """The batcher of a worker's model version, made when it is the first."""
         batcher = self.batchers.get(facts.name)
         if batcher is None:
-            batcher = self.batchers[facts.name] = Batcher(
-                facts.name,
-                facts.signature,
-                self._policy(facts),
-                self._device,
-                pad_to=facts.pad_to,
-                clock=self._clock,
-                call_later=self._call_later,
-            )
+            batcher = self.batchers[facts.name] = self._make(facts, self._policy(facts))
         return batcher
 
     def respecify(self) -> None:
         """The specs changed: every queue goes by its new policy, and nothing that waits is lost."""
-        for batcher in self.batchers.values():
+        for batcher in list(self.batchers.values()):
             policy = self._policy_of(batcher)
-            if policy != batcher.policy:
+            if policy == batcher.policy:
+                continue
+            if policy.goes_on_from(batcher.policy) or not batcher.workers:
                 batcher.apply(policy)
+            else:
+                self._replace(batcher, policy)
         self.changed()
 
     def list_endpoints(self, *, listed: bool) -> None:
@@ -93,6 +90,25 @@ class Serving:
             self.tell(message)
         listed = serving if self._listed else {}
         self.endpoints.set({name: self._endpoint(batcher) for name, batcher in listed.items()})
+
+    def _make(self, facts: WorkerFacts, policy: BatchPolicy) -> Batcher:
+        return batcher_for(
+            facts.name,
+            facts.signature,
+            policy,
+            self._device,
+            pad_to=facts.pad_to,
+            clock=self._clock,
+            call_later=self._call_later,
+        )
+
+    def _replace(self, batcher: Batcher, policy: BatchPolicy) -> None:
+        """Begin anew with the workers of a batcher whose sequences cannot go on under `policy`."""
+        workers = batcher.retire(f"{batcher.name} is batched otherwise from now on; try again")
+        new = self.batchers[batcher.name] = self._make(workers[-1].facts, policy)
+        new.lobby.tally = batcher.lobby.tally
+        for worker in workers:
+            new.attach(worker)
 
     def _policy(self, facts: WorkerFacts) -> BatchPolicy:
         return BatchPolicy.of(self._spec_of(*facts.name), batches=facts.signature.batches)

@@ -1,9 +1,9 @@
 """One worker process as its batcher sees it: the link to it, and the batches on it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from dataclasses import dataclass
 
-from services.batcher.assemble import encoded
+from services.batcher.assemble import Joined, encoded, joined
 from services.batcher.request import Pending
 from services.batcher.search import Search
 from services.batcher.service_time import ServiceTime
@@ -36,14 +36,27 @@ class Batch:
         self.suspect = suspect  # the members were with a worker that died
 
     @property
+    def first(self) -> Pending:
+        """A member with a request."""
+        return self.members[0]
+
+    @property
     def service(self) -> ServiceTime:
         """How long such batches take."""
-        return self.members[0].bucket.service
+        return self.first.bucket.service
 
     @property
     def oldest_ns(self) -> int:
         """When the member came that waited longest."""
         return min([member.arrival_ns for member in self.members])
+
+    def inputs(self, signature: Signature) -> list[Joined]:
+        """What the model takes, as its worker says it."""
+        return joined(signature, self.rows, self.members)
+
+    def extra(self) -> bytes:
+        """Further fields of the request to the worker, encoded."""
+        return b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +84,8 @@ class Worker:
         "facts",
         "freed_ns",
         "in_flight",
+        "over",
+        "seated",
     )
 
     def __init__(self, facts: WorkerFacts, link: Link, clock: Callable[[], int]) -> None:
@@ -79,6 +94,8 @@ class Worker:
         self.in_flight: dict[int, Batch] = {}
         self.busy_until_ns = 0  # when it should have done all that is on it
         self.freed_ns = 0  # its last reply
+        self.seated: Sized = ()  # sequences that have their state there
+        self.over: list[int] = []  # numbers of sequences whose state it may forget, and was not told of
         self._link = link
         self._clock = clock
         self._next = 1
@@ -87,6 +104,11 @@ class Worker:
     @property
     def free_slots(self) -> int:
         return self.facts.slots - len(self.in_flight) if self.accepting else 0
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is under way there."""
+        return not (self.in_flight or self.seated)
 
     @property
     def lead_ns(self) -> int:
@@ -109,7 +131,8 @@ class Worker:
         facts = self.facts
         number, self._next = self._next, self._next + 1
         self.in_flight[number] = batch
-        self._link.send_encoded(*encoded(number, facts.name, facts.signature, batch.rows, batch.members))
+        inputs = batch.inputs(facts.signature)
+        self._link.send_encoded(*encoded(number, facts.name, batch.rows, batch.members, inputs, batch.extra()))
         batch.sent_ns = self._clock()
         self.busy_until_ns = max(self.busy_until_ns, batch.sent_ns) + batch.expected_ns
 

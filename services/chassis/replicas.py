@@ -18,6 +18,7 @@ from services.chassis.quick_reply import AnyReply, ReplyReader
 from services.core import keys
 from services.core.errors import UNAVAILABLE
 from services.core.registry import Endpoint, dial_address
+from services.core.rendezvous import choose
 from services.core.spec import BadValueError
 from turnout.v1 import link_pb2 as pb
 
@@ -193,7 +194,18 @@ class Replicas:
         choices = [replica for replica in ready if replica is not besides and replica.is_open]
         if len(choices) > 2:
             choices = random.sample(choices, 2)
+        elif random.random() < 0.5:  # noqa: S311 - of two that are equally loaded, each gets its share
+            choices.reverse()
         return min(choices, key=lambda replica: replica.outstanding_rows, default=None)
+
+    def holder(self, model: str, version: str, key: str) -> Replica | None:
+        """The one live replica that everything with `key` goes to; None when there is none, or none it can be sent now.
+
+        Every process chooses the same one. When replicas come or go, only the keys of those move.
+        """
+        ready = {replica.name: replica for replica in self._ready.get((model, version), ())}
+        chosen = choose(ready, f"{model}/{version}/{key}")
+        return ready[chosen] if chosen is not None and ready[chosen].is_open else None
 
     async def close(self) -> None:
         await asyncio.gather(*(replica.close() for replica in self._by_address.values()), *self._closing)

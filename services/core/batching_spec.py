@@ -157,6 +157,7 @@ class Batching(Spec):
             "target_p99_ms": self.target_p99_ms,
             "pad_to": self.pad_to,
             "preserve_ordering": self.preserve_ordering,
+            "timeout_action DELAY": self.timeout_action == "DELAY",
         }
         for name, value in others.items():
             if value:

@@ -17,11 +17,11 @@ from services.core.errors import (
     UNAVAILABLE,
     DeadlineExceededError,
     InternalError,
-    OverloadedError,
     RemoteError,
     ServingError,
     UnavailableError,
 )
+from services.router import sequence
 from services.router.features import Features
 from services.router.flight import Flight
 from services.router.inference import Inference
@@ -30,7 +30,14 @@ from services.router.mirror import Mirrors
 from services.router.retry import RetryBudget
 from services.router.routing_key import HEADER as ROUTING_KEY
 from services.router.routing_key import routing_key
-from services.router.sending import check_parameters, drop_entity_inputs, has_extras, retry_after_s, send_message
+from services.router.sending import (
+    check_parameters,
+    drop_entity_inputs,
+    has_extras,
+    refuse_the_hopeless,
+    retry_after_s,
+    send_message,
+)
 from services.router.table import Table
 from services.router.tracing import TraceKeeper
 from turnout.v1 import feature_pb2, link_pb2
@@ -131,6 +138,8 @@ class Dispatcher:
         headers, sticky_by = flight.headers, chooser.sticky_by
         if sticky_by is not None or ROUTING_KEY in headers:
             flight.key = routing_key(sticky_by, headers, inference, flight.inputs)
+        if entry.has_sequences:
+            sequence.identify(flight, inference)
         version, flight.arm = chooser.choose(inference.version, flight.key, headers)
         target = flight.target = entry.targets[version]
         if inference.parameters:
@@ -140,26 +149,19 @@ class Dispatcher:
             flight.rows = target.check(inference.inputs, inference.outputs)
         else:
             flight.rows = template.plan(target, flight.data).rows
+        if entry.has_sequences:
+            sequence.check(flight)
         if target.expected_wait_ns:
-            self._refuse_the_hopeless(flight, now)
+            refuse_the_hopeless(flight, now)
         flight.mark_ns = done = perf_counter_ns()
         flight.route_ns = done - now
 
-    @staticmethod
-    def _refuse_the_hopeless(flight: Flight, now: int) -> None:
-        """Refuse on the batcher's behalf what its last reply says cannot be reached in time."""
-        target = flight.target
-        wait_ns = target.expected_wait_ns - (now - target.heard_ns)
-        if wait_ns > flight.deadline_ns - now:
-            raise OverloadedError(
-                f"model {target.model}/{target.version} has {wait_ns / 1e6:.0f} ms of work queued; the deadline is in "
-                f"{max(0, flight.deadline_ns - now) / 1e6:.0f} ms",
-                retry_after_s=wait_ns / 1e9,
-            )
-
     def _send(self, flight: Flight, besides: Replica | None = None) -> None:
         target = flight.target
-        replica = self._replicas.pick(target.model, target.version, besides)
+        if flight.step is None:
+            replica = self._replicas.pick(target.model, target.version, besides)
+        else:
+            replica = sequence.holder(self._replicas, target, flight.step)
         if replica is None:
             raise UnavailableError(f"model {target.model}/{target.version} has no ready replica; try again")
         flight.sent_ns = now = perf_counter_ns()
@@ -251,7 +253,7 @@ class Dispatcher:
         self.fail(flight, RemoteError(code, message, retry_after_s=retry_after_s(code, reply)))
 
     def _may_retry(self, flight: Flight, reply: link_pb2.Reply) -> bool:
-        if reply.code != UNAVAILABLE or flight.was_resent:
+        if reply.code != UNAVAILABLE or flight.was_resent or flight.step is not None:
             return False
         if reply.executed == link_pb2.EXECUTED_YES:
             return False

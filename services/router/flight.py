@@ -7,7 +7,7 @@ from services.chassis.quick_reply import AnyReply
 from services.chassis.replicas import Replica
 from services.core.errors import ServingError
 from services.core.signature import Given
-from services.router.inference import Inference
+from services.router.inference import Inference, Step
 from services.router.table import Entry, Target
 from services.router.templates import Template
 from turnout.v1 import feature_pb2, tensor_pb2
@@ -63,6 +63,7 @@ class Flight:
         "rows",
         "sent_ns",
         "started_ns",
+        "step",
         "target",
         "template",
         "traceparent",
@@ -97,6 +98,7 @@ class Flight:
         self.data: bytes | memoryview = b""
         self.is_done = False
         self.was_resent = False  # to a second replica, which is the most
+        self.step: Step | None = None  # of which sequence, for models that keep state
         self.traceparent = ""  # sent on with the request; empty = its trace is not surely kept
 
     def replied(self, reply: AnyReply) -> None:

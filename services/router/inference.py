@@ -20,4 +20,12 @@ class Inference(NamedTuple):
     size_bytes: int
 
 
+class Step(NamedTuple):
+    """The place of a request in a sequence, for models that keep state from request to request."""
+
+    sequence: int | str  # its id: a number of 64 bits without a sign, or text
+    start: bool
+    end: bool
+
+
 NO_PARAMETERS: Mapping[str, Parameter] = {}

@@ -62,6 +62,8 @@ class Mirrors:
         """Copy a request that was answered to each candidate its model's route shadows."""
         if flight.inference.version:
             return  # the caller named a version: nothing to learn about the route
+        if flight.step is not None:
+            return  # the candidate has not seen the requests before it
         target, reply = flight.target, whole(answered)
         size = flight.inference.size_bytes + reply.ByteSize() + 300
         candidates = flight.entry.shadow_candidates(flight.key, target.version, _random_point)

@@ -1,9 +1,9 @@
 """A flight as a Request on its replica's link."""
 
 from services.chassis.replicas import Replica
-from services.core.errors import UNAVAILABLE, InvalidRequestError
+from services.core.errors import UNAVAILABLE, InvalidRequestError, OverloadedError
 from services.router.flight import REQUEST_ID, Flight
-from services.router.inference import Inference
+from services.router.inference import Inference, Step
 from turnout.v1 import feature_pb2, link_pb2
 
 
@@ -27,6 +27,8 @@ def send_message(flight: Flight, replica: Replica, left_us: int) -> None:
         request.tries = flight.tries
     if inference.parameters:
         _copy_parameters(request, inference)
+    if flight.step is not None:
+        _copy_step(request, flight.step)
     if flight.traceparent:
         request.traceparent = flight.traceparent
     request.request_id = flight.request_id
@@ -36,6 +38,27 @@ def _copy_parameters(request: link_pb2.Request, inference: Inference) -> None:
     """Triton's request parameters that the batcher acts on, checked before."""
     request.priority = int(inference.parameters.get("priority", 0))
     request.queue_timeout_us = int(inference.parameters.get("timeout", 0))
+
+
+def _copy_step(request: link_pb2.Request, step: Step) -> None:
+    sequence = request.sequence
+    if isinstance(step.sequence, int):
+        sequence.number = step.sequence
+    else:
+        sequence.text = step.sequence
+    sequence.start, sequence.end = step.start, step.end
+
+
+def refuse_the_hopeless(flight: Flight, now: int) -> None:
+    """Refuse on the batcher's behalf what its last reply says cannot be reached in time."""
+    target = flight.target
+    wait_ns = target.expected_wait_ns - (now - target.heard_ns)
+    if wait_ns > flight.deadline_ns - now:
+        raise OverloadedError(
+            f"model {target.model}/{target.version} has {wait_ns / 1e6:.0f} ms of work queued; the deadline is in "
+            f"{max(0, flight.deadline_ns - now) / 1e6:.0f} ms",
+            retry_after_s=wait_ns / 1e9,
+        )
 
 
 def drop_entity_inputs(flight: Flight) -> None:

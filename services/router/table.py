@@ -28,6 +28,7 @@ class Target:
         "features",
         "heard_ns",
         "idempotent",
+        "is_sequential",
         "max_request_rows",
         "model",
         "samples",
@@ -47,6 +48,7 @@ class Target:
         self.entity_inputs = _entity_inputs(spec.features) - {i.name for i in self.caller_signature.inputs}
         self.max_request_rows = min(served.max_request_rows or spec.max_request_rows(), spec.max_request_rows())
         self.idempotent = spec.idempotent
+        self.is_sequential = spec.batching.sequence_batching is not None  # keeps state from request to request
         self.samples: list[tuple[int, ...]] = []  # stage durations, taken by the metrics
         self.expected_wait_ns = 0  # in the queue, as the last reply said
         self.heard_ns = 0
@@ -116,7 +118,7 @@ def _single_input(signature: Signature) -> tuple[str, str, tuple[int, ...], int]
 class Entry:
     """One model: its spec, its route compiled, its ready versions."""
 
-    __slots__ = ("chooser", "deadline_ns", "name", "shadows", "spec", "targets")
+    __slots__ = ("chooser", "deadline_ns", "has_sequences", "name", "shadows", "spec", "targets")
 
     def __init__(self, name: str, spec: ModelSpec, chooser: Chooser, targets: dict[str, Target]) -> None:
         self.name = name
@@ -124,6 +126,7 @@ class Entry:
         self.chooser = chooser
         self.targets = targets
         self.deadline_ns = spec.default_deadline_ms * 1_000_000
+        self.has_sequences = any(target.is_sequential for target in targets.values())
         self.shadows: tuple[tuple[str, int], ...] = ()  # (candidate, points of POINTS)
 
     def authorise(self, explicit_version: str) -> None:

@@ -27,6 +27,7 @@ from services.core.tensor import BYTES
 from services.runtime.backends import Backend
 from services.runtime.faults import describe
 from services.runtime.job import Job
+from services.runtime.sequence_state import LostStateError, SequenceStates
 from services.runtime.stamp import Stamp
 from turnout.v1 import link_pb2 as pb
 
@@ -59,6 +60,11 @@ class Executor:
             for spec in signature.inputs
         }
         self._outputs = [spec.name for spec in signature.outputs]
+        self._states: SequenceStates | None = None
+        if job.states:
+            self._states = SequenceStates(job.states, signature)
+            self._inputs = {name: kind for name, kind in self._inputs.items() if name not in self._states.inputs}
+            self._outputs = [name for name in self._outputs if name not in self._states.outputs]
         self._waiting: deque[tuple[Link, pb.Request]] = deque()
         self._is_scheduled = False
         self._last_traceback_s = float("-inf")
@@ -73,6 +79,8 @@ class Executor:
 
     def closed(self, link: Link, reason: str) -> None:
         self.links.discard(link)
+        if self._states is not None:
+            self._states.forget(link)
         self._waiting = deque(entry for entry in self._waiting if entry[0] is not link)
         if not self.links:
             self.all_closed.set()
@@ -103,8 +111,15 @@ class Executor:
             self._loop.call_soon(self._next)
 
     def _execute(self, link: Link, request: pb.Request) -> None:
+        self._run_one(link, request)
+        if self._states is not None:
+            self._states.close(link, request.sequence_rows[:])
+
+    def _run_one(self, link: Link, request: pb.Request) -> None:
         try:
             inputs = self._decode(request)
+            if self._states is not None:
+                inputs |= self._states_before(link, request)
         except _BadBatchError as error:
             self._refuse(link, request, error.code, str(error))
             return
@@ -113,6 +128,8 @@ class Executor:
         try:
             outputs = self._run(inputs)
             compute_ns = time.monotonic_ns() - began
+            if self._states is not None:
+                self._states.keep(link, request.sequence_rows[:], outputs)
             self._answer(link, request, outputs, compute_ns)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a model raises is the batch's own error
             self._raised(link, request, error)
@@ -147,6 +164,16 @@ class Executor:
             missing = ", ".join(name for name in known if name not in arrays)
             raise _BadBatchError(INVALID_ARGUMENT, f"input {missing} is missing")
         return arrays
+
+    def _states_before(self, link: Link, request: pb.Request) -> dict[str, NDArray]:
+        """The state inputs of a batch of sequences, after those that are over were forgotten."""
+        if self._states is None:
+            return {}
+        self._states.forget(link, request.sequences_over)
+        try:
+            return self._states.before(link, request.sequence_rows[:], request.rows)
+        except LostStateError as error:
+            raise _BadBatchError(INVALID_ARGUMENT, str(error)) from None
 
     def _answer(self, link: Link, request: pb.Request, outputs: dict[str, NDArray], compute_ns: int) -> None:
         parts = []

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from services.core.batching_spec import Padding
+from services.core.batching_spec import ControlInput, Padding, SequenceState
 from services.core.model_spec import ModelSpec
 from services.runtime.supervisor import Bounds, Supervisor
 from services.runtime.wanted import Progress
@@ -19,7 +19,9 @@ class Plan(NamedTuple):
     framework: str
     file: str
     trusted: bool
-    pad_to: Padding | None
+    pad_to: Padding | None = None
+    states: tuple[SequenceState, ...] = ()
+    controls: tuple[ControlInput, ...] = ()
 
 
 class Generation:

@@ -8,6 +8,7 @@ from typing import Any
 
 import structlog
 
+from services.core.batching_spec import SequenceBatching
 from services.core.model_spec import ModelSpec
 from services.core.names import ModelVersion
 from services.core.registry import InventoryVersion
@@ -62,7 +63,11 @@ class HeldVersion:
         fetched = self._fetched
         if fetched is not None and fetched.found is not None:
             file, pad_to = str(fetched.found.file), spec.batching.pad_to
-            plan = Plan(*self.identity, fetched.digest, fetched.found.framework, file, spec.trusted, pad_to)
+            sequences = spec.batching.sequence_batching or SequenceBatching()
+            plan = Plan(
+                *self.identity, fetched.digest, fetched.found.framework, file, spec.trusted, pad_to,
+                sequences.state, sequences.control_input,
+            )  # fmt: skip
             self._advance(plan, spec)
         elif self.current is not None:
             self.current.adjust(spec, self._let_go)

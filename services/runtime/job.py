@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from services.core.batching_spec import Padding
+from services.core.batching_spec import ControlInput, Padding, SequenceState
 from services.core.names import ModelName, Version
 from services.core.spec import Spec
 
@@ -21,6 +21,8 @@ class Job(Spec):
     threads: int = 1
     max_batch_size: int = 1  # rows of the larger warm-up
     pad_to: Padding | None = None
+    states: tuple[SequenceState, ...] = ()  # what sequences keep between their runs
+    controls: tuple[ControlInput, ...] = ()  # what the batcher tells the model of them
     quiet_s: float = 1.0  # silence after which a worker that drains is done
     log_level: str = "info"
     # Filled in when the process is started.

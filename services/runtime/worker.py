@@ -26,6 +26,7 @@ from services.runtime.executor import Executor
 from services.runtime.faults import describe
 from services.runtime.job import Job
 from services.runtime.padding_proof import PaddingProof
+from services.runtime.sequence_state import fitted
 from services.runtime.stamp import Stamp
 from services.runtime.warm_up import Checked, Run, checked, warm_up
 from turnout.v1 import link_pb2 as pb
@@ -64,7 +65,8 @@ def load(job: Job) -> tuple[Backend, Signature, str]:
     backend = backend_for(job.framework)
     signature = backend.load(job.file, Options(trusted=job.trusted, threads=job.threads))
     loaded_s = time.monotonic() - began
-    found = checked(backend.run, signature, job.pad_to)
+    signature, note = fitted(signature, job.states, job.controls)
+    found = Checked(signature, note, 1) if note else checked(backend.run, signature, job.pad_to)
     if found.note:
         log.warning("batching_switched_off", reason=found.note)
     if job.pad_to is not None:

@@ -17,7 +17,7 @@ STRANGE_WORDS = re.compile(
             "/" + r"work/",
             "/tm" + r"p/plan",
             r"\b(cl" + r"aude|anthr" + r"opic|chat" + r"gpt|sand" + r"box)\b",
-            r"\b(DES" + r"IGN|STY" + r"LE|PRO" + r"TOCOL|CA" + r"SES|PA" + r"RTS)(\.md\b| §)",
+            r"(?-i:\b(DES" + r"IGN|STY" + r"LE|PRO" + r"TOCOL|CA" + r"SES|PA" + r"RTS)(\.md\b| §))",
         ]
     ),
     re.IGNORECASE,

@@ -1,26 +1,39 @@
-"""Everything at once for a while, again and again: memory, files and threads of every process stay what they are."""
+"""Everything at once for a while, again and again: what a process uses, and how fast it is, stays what it is."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
+from statistics import median
 from typing import NamedTuple
 
 import pytest
 import pytest_asyncio
 
-from loadtest.mesh_stats import processes
+from inference import grpc_service_pb2 as pb
+from loadtest.mesh_stats import cpu_seconds, processes
 from tests.support.featured import either, serve_featured
 from tests.support.mesh import Mesh
-from tests.support.mesh_probes import QUICK, errors, serve
-from tests.support.traffic import Ask, Traffic, mixed
+from tests.support.mesh_probes import QUICK, errors, noise, serve
+from tests.support.swift_caller import Call, SwiftCaller
+from tests.support.traffic import MODEL_INFER, Ask, Traffic, mixed
 
-pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
 
 BOTH = frozenset({"1", "2"})
 WARM_S, HALF_S, EVERY_S = 10.0, 15.0, 0.5
 GROWTH_BYTES = 3 << 20  # between the halves; measured is a tenth of it
 GROWTH_FILES = 4
+REQUESTS, CALLERS, WARM_UP = 200_000, 8, 10_000
+SLOWDOWN = 1.25  # of the last tenth, by processor time or by latency: machines are noisy, but not in both
 NAMES = ("feature-proxy", "shadow", "runtime-0", "batcher-0", "router")
+
+
+class Tenth(NamedTuple):
+    """What a tenth of all requests took."""
+
+    cpu_us: float  # of the whole mesh, a request
+    latency_ms: float  # median
 
 
 class Usage(NamedTuple):
@@ -62,6 +75,66 @@ async def test_routes_that_change_all_the_time_cost_no_request_and_no_memory(mes
     assert first.keys() == second.keys()
     growth = _growth(first, second)
     assert {name: grown for name, grown in growth.items() if grown.resident_bytes > GROWTH_BYTES} == {}
+
+
+async def test_the_last_tenth_of_two_hundred_thousand_mixed_requests_is_as_fast_as_the_first(mesh: Mesh) -> None:
+    address, faults = await mesh.listening("router", "grpc"), list[str]()
+    async with AsyncExitStack() as stack:
+        callers = [
+            await stack.enter_async_context(SwiftCaller(address, MODEL_INFER, _calls(first, faults), at_once=8))
+            for first in range(CALLERS)
+        ]
+        await _tenth(mesh, callers, WARM_UP)
+        tenths, usages = [], []
+        for number in range(1, 11):
+            tenths.append(await _tenth(mesh, callers, WARM_UP + number * REQUESTS // 10))
+            usages.append(await _watch(mesh, 2 * EVERY_S))
+
+    assert faults == []
+    assert errors(mesh, *NAMES) + noise(mesh, *NAMES) == []
+    first, last = tenths[:3], tenths[-3:]
+    by_cpu = min(tenth.cpu_us for tenth in last) / median(tenth.cpu_us for tenth in first)
+    by_latency = min(tenth.latency_ms for tenth in last) / median(tenth.latency_ms for tenth in first)
+    assert min(by_cpu, by_latency) < SLOWDOWN, tenths
+    growth = _growth(_joined(usages[1:4]), _joined(usages[-3:]))
+    assert {name: grown for name, grown in growth.items() if grown.resident_bytes > GROWTH_BYTES} == {}
+    assert {name: grown for name, grown in growth.items() if grown.files > GROWTH_FILES or grown.threads > 0} == {}
+
+
+async def _tenth(mesh: Mesh, callers: Sequence[SwiftCaller], count: int) -> Tenth:
+    """Go on until there are `count` outcomes in all."""
+    done = sum(caller.outcomes for caller in callers)
+    for caller in callers:
+        caller.took_s.clear()
+    before = sum(cpu_seconds(processes(mesh)).values())
+    await asyncio.gather(*(caller.answered(count // CALLERS) for caller in callers))
+    spent_s = sum(cpu_seconds(processes(mesh)).values()) - before
+    return Tenth(spent_s / (count - done) * 1e6, median(took for caller in callers for took in caller.took_s) * 1e3)
+
+
+def _calls(first: int, faults: list[str]) -> Callable[[int], Call]:
+    """Those of one caller; what is wrong with answers is added to `faults`. Every 40th is left at once."""
+    kinds = _all_kinds()
+
+    def call(number: int) -> Call:
+        number = number * CALLERS + first
+        ask, is_bad, leaves = kinds(number), number % 50 == 0, number % 40 == 7
+
+        def check(payload: bytes | None) -> None:
+            if payload is not None:
+                fault = ask.fault(pb.ModelInferResponse.FromString(payload))
+            else:
+                fault = "" if is_bad or leaves else f"call {number} failed"
+            if fault:
+                faults.append(fault)
+
+        return Call(ask.request.SerializeToString(), check, leaves)
+
+    return call
+
+
+def _joined(usages: Sequence[Mapping[str, list[Usage]]]) -> dict[str, list[Usage]]:
+    return {name: [usage for each in usages for usage in each[name]] for name in usages[0]}
 
 
 def _all_kinds() -> Callable[[int], Ask]:

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from services.batcher.batcher import Batcher
 from services.batcher.device import Device
 from services.batcher.policy import BatchPolicy
 from services.batcher.request import Caller
+from services.batcher.sequence_batcher import batcher_for
 from services.batcher.worker import Worker, WorkerFacts
 from services.chassis.link import Link
 from services.core.batching_spec import Padding
@@ -141,8 +141,9 @@ class Bench:
     ) -> None:
         """`beside`: another one whose time and device it shares."""
         self.time = beside.time if beside else Time()
+        self.signature = signature  # the artifact's
         self.device = beside.device if beside else Device(device_slots)
-        self.batcher = Batcher(
+        self.batcher = batcher_for(
             NAME,
             signature,
             policy or BatchPolicy(),

@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -249,5 +250,7 @@ class Mesh:
             self._plan(Planned(planned.name, planned.service, planned.addresses, {**planned.settings, **extra}))
 
     def _plan(self, planned: Planned) -> None:
+        given = {name: planned.settings.get(name, address) for name, address in planned.addresses.items()}
+        planned = replace(planned, addresses=given)
         self._planned[planned.name] = planned
         self._children[planned.name] = service(planned, self.folder / "logs")

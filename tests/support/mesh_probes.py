@@ -28,10 +28,11 @@ async def serve(
     spec: Mapping[str, Any] | None = None,
     route: Mapping[str, Any] | None = None,
     replicas: int = 1,
+    router: str = "router",
 ) -> None:
     """Put numbered versions of a model into the mesh; return when `replicas` pods serve them and the router knows."""
     numbered.write(mesh.repository, model, *versions)
-    await introduce(mesh, model, *versions, spec=spec, route=route, replicas=replicas)
+    await introduce(mesh, model, *versions, spec=spec, route=route, replicas=replicas, router=router)
 
 
 async def introduce(
@@ -41,6 +42,7 @@ async def introduce(
     spec: Mapping[str, Any] | None = None,
     route: Mapping[str, Any] | None = None,
     replicas: int = 1,
+    router: str = "router",
 ) -> None:
     """As `serve`, of what is in the repository already."""
     await put_model(mesh, model, *versions, spec=spec)
@@ -49,7 +51,7 @@ async def introduce(
     names = [str(version) for version in versions]
     await mesh.serving(model, *names, replicas=replicas)
     for name in names:
-        await model_ready(mesh, model, name)
+        await model_ready(mesh, model, name, router=router)
 
 
 async def put_model(mesh: Mesh, model: str, *versions: int, spec: Mapping[str, Any] | None = None) -> None:
@@ -58,9 +60,9 @@ async def put_model(mesh: Mesh, model: str, *versions: int, spec: Mapping[str, A
     await mesh.put(f"models/{model}", {**SPEC, **policy, **(spec or {})})
 
 
-async def model_ready(mesh: Mesh, model: str, version: str = "", timeout_s: float = 30) -> None:
+async def model_ready(mesh: Mesh, model: str, version: str = "", timeout_s: float = 30, router: str = "router") -> None:
     """Return when the router says that it can answer for the model."""
-    async with grpc.aio.insecure_channel(await mesh.listening("router", "grpc")) as channel:
+    async with grpc.aio.insecure_channel(await mesh.listening(router, "grpc")) as channel:
         stub = grpc_service_pb2_grpc.GRPCInferenceServiceStub(channel)
 
         async def is_ready() -> bool:
@@ -128,3 +130,13 @@ def errors(mesh: Mesh, *names: str) -> list[str]:
     for name in names or mesh.names():
         said += [f"{name}: {json.dumps(line)}" for line in mesh.log_lines(name) if line.get("level") == "error"]
     return said
+
+
+def noise(mesh: Mesh, *names: str) -> list[str]:
+    """Lines in the logs of these processes that are no log lines: tracebacks and warnings of libraries."""
+    return [
+        f"{name}: {line}"
+        for name in names
+        for line in mesh.child(name).log.read_text(errors="replace").splitlines()
+        if line.strip() and not line.startswith("{")
+    ]

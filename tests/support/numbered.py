@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from collections import Counter
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
@@ -20,15 +21,19 @@ _MOST = 1 << 23  # numbers that FP32 holds exactly
 
 
 class Moody:
-    """As the graph of `write`, in Python: takes its time, and dies of a DEADLY row."""
+    """As the graph of `write`, in Python: takes its time, dies of a DEADLY row, and may keep a diary (see `runs`)."""
 
     n_features_in_ = WIDTH
 
-    def __init__(self, version: int, sleep_s: float = 0) -> None:
+    def __init__(self, version: int, sleep_s: float = 0, diary: str = "") -> None:
         self.version = version
         self.sleep_s = sleep_s
+        self.diary = diary
 
     def predict(self, x: np.ndarray) -> np.ndarray:
+        if self.diary:
+            with Path(self.diary, str(os.getpid())).open("ab", buffering=0) as file:
+                file.write(x[:, 0].tobytes())
         if (x[:, 0] == DEADLY).any():
             os.kill(os.getpid(), signal.SIGKILL)
         time.sleep(self.sleep_s)
@@ -41,9 +46,25 @@ def write(repository: Path, model: str, *versions: int) -> None:
         onnx.save(_graph(version), _folder(repository, model, version) / "model.onnx")
 
 
-def write_moody(repository: Path, model: str, version: int, sleep_s: float = 0) -> None:
-    """MODEL/V/model.joblib with the same signature; its spec must say `trusted`."""
-    joblib.dump(Moody(version, sleep_s), _folder(repository, model, version) / "model.joblib")
+def write_echo(repository: Path, model: str, version: int, width: int) -> None:
+    """MODEL/V/model.onnx: x FP32 [n, width] -> y, the same."""
+    tensors = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", width]) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "echo", tensors[:1], tensors[1:])
+    onnx.save(_model(graph), _folder(repository, model, version) / "model.onnx")
+
+
+def write_moody(repository: Path, model: str, version: int, sleep_s: float = 0, diary: str = "") -> None:
+    """MODEL/V/model.joblib with the same signature; its spec must say `trusted`. `diary` is a folder."""
+    joblib.dump(Moody(version, sleep_s, diary), _folder(repository, model, version) / "model.joblib")
+
+
+def runs(diary: Path) -> Counter[float]:
+    """How often each row was begun, by its first value, by all processes of a Moody together."""
+    begun: Counter[float] = Counter()
+    for path in diary.iterdir():
+        data = path.read_bytes()
+        begun.update(np.frombuffer(data[: len(data) // 4 * 4], np.float32).tolist())
+    return begun
 
 
 def numbers(start: int, rows: int) -> list[float]:
@@ -84,6 +105,10 @@ def _graph(version: int) -> onnx.ModelProto:
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 2])
     nodes = [helper.make_node("Gemm", ["x", "w", "b"], ["y"])]
     graph = helper.make_graph(nodes, "numbered", [x], [y], constants)
+    return _model(graph)
+
+
+def _model(graph: onnx.GraphProto) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 

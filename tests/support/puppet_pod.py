@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Self
 
+import aiohttp
 import grpc.aio
 
 from services.chassis.etcd import EtcdClient, EtcdProcess
@@ -264,6 +265,15 @@ class PuppetPod:
         worker.server = await listen(f"unix:{self.run_dir / worker.id}.sock", worker, hello)
         self.workers.append(worker)
         return worker
+
+    async def metric(self, name: str, **labels: str) -> float:
+        """The sum of the batcher's series of that name with those labels."""
+        address = await self.process.address("metrics")
+        async with aiohttp.ClientSession() as session, session.get(f"http://{address}/metrics") as answer:
+            lines = (await answer.text()).splitlines()
+        wanted = [f'{label}="{value}"' for label, value in labels.items()]
+        series = [line for line in lines if line.split("{")[0].split(" ")[0] == name]
+        return sum(float(line.rpartition(" ")[2]) for line in series if all(each in line for each in wanted))
 
     async def endpoints(self) -> dict[str, Endpoint]:
         listing = await self.client.list(keys.ENDPOINTS)

@@ -211,8 +211,17 @@ class PuppetProxy(Puppet):
             self.lookups.append(lookup)
             fields = self.answer(lookup)
             if fields is not None:
-                answer = feature_pb2.FeatureAnswer(id=lookup.id, **fields)
-                link.frame_for(answer.ByteSize()).features.append(answer)
+                self._tell(link, lookup, fields)
+
+    def tell(self, lookup: feature_pb2.FeatureLookup, **fields: Any) -> None:
+        """Answer a look-up of before, on every link."""
+        for link in self.server.links:
+            self._tell(link, lookup, fields)
+
+    @staticmethod
+    def _tell(link: Link, lookup: feature_pb2.FeatureLookup, fields: dict[str, Any]) -> None:
+        answer = feature_pb2.FeatureAnswer(id=lookup.id, **fields)
+        link.frame_for(answer.ByteSize()).features.append(answer)
 
 
 async def _run() -> None:

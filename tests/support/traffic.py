@@ -10,7 +10,7 @@ traffic.check(allowed={"UNAVAILABLE"})  # never a wrong, late or missing answer;
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import NamedTuple, Self
@@ -37,12 +37,17 @@ _CHANNEL = [
 
 
 class Ask(NamedTuple):
-    """One call, and what is wrong with an answer to it ("" = nothing). `sets_deadline`: else the model's spec does."""
+    """One call, and what is wrong with an answer to it ("" = nothing). `sets_deadline`: else the model's spec does.
+
+    `deadline_s` is the call's own (0 = that of the traffic); it is left after `leaves_after_s` (0 = never).
+    """
 
     request: pb.ModelInferRequest
     fault: Callable[[pb.ModelInferResponse], str]
     key: str = ""
     sets_deadline: bool = True
+    deadline_s: float = 0
+    leaves_after_s: float = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,7 @@ class Outcome:
     took_s: float
     version: str = ""
     fault: str = ""  # of an answer
+    over_s: float = 0  # how long after its deadline it ended
 
 
 def mixed(model: str, versions: AbstractSet[str] = frozenset({"1"})) -> Callable[[int], Ask]:
@@ -79,14 +85,24 @@ def mixed(model: str, versions: AbstractSet[str] = frozenset({"1"})) -> Callable
 
 
 class Traffic:
-    """`rate` calls a second while inside; leaving waits for the outcome of each."""
+    """`rate` calls a second while inside, by two callers for each address; leaving waits for the outcome of each.
+
+    Nothing is sent while `most_in_flight` have no outcome yet: what is slow then is not the caller itself.
+    """
 
     def __init__(
-        self, address: str, ask: Callable[[int], Ask], *, rate: float = 200, deadline_s: float = DEADLINE_S
+        self,
+        address: str | Sequence[str],
+        ask: Callable[[int], Ask],
+        *,
+        rate: float = 200,
+        deadline_s: float = DEADLINE_S,
+        most_in_flight: int = 1 << 30,
     ) -> None:
+        self._most_in_flight = most_in_flight
         self.outcomes: list[Outcome] = []
         self.rate = rate
-        self._address = address
+        self._addresses = [address] if isinstance(address, str) else list(address)
         self._ask = ask
         self._deadline_s = deadline_s
         self._calls: set[asyncio.Task[None]] = set()
@@ -96,7 +112,7 @@ class Traffic:
 
     async def __aenter__(self) -> Self:
         self._began = time.monotonic()
-        self._channels = [grpc.aio.insecure_channel(self._address, options=_CHANNEL) for _ in range(2)]
+        self._channels = [grpc.aio.insecure_channel(each, options=_CHANNEL) for each in 2 * self._addresses]
         self._infer = [channel.unary_unary(MODEL_INFER, None, None) for channel in self._channels]
         self._pace = asyncio.create_task(self._send_for_ever(), name="traffic")
         return self
@@ -118,6 +134,11 @@ class Traffic:
     def now_s(self) -> float:
         """On the clock of Outcome.sent_s."""
         return time.monotonic() - self._began
+
+    async def reached(self, count: int) -> None:
+        """Return after `count` outcomes in all."""
+        while len(self.outcomes) < count:
+            await self.flowing(min(100, count - len(self.outcomes)))
 
     async def flowing(self, count: int = 100) -> None:
         """Return after `count` further outcomes, whatever they are."""
@@ -150,7 +171,8 @@ class Traffic:
         summary = self.summary()
         assert [outcome for outcome in self.outcomes if outcome.fault] == [], summary
         assert [outcome for outcome in self.outcomes if outcome.code == NEVER] == [], summary
-        assert [outcome for outcome in self.outcomes if outcome.took_s > self._deadline_s + LATE_S] == [], summary
+        late = [outcome for outcome in self.outcomes if outcome.over_s > LATE_S]
+        assert late == [], f"{late[:3]}\n{summary}"
         assert [outcome for outcome in self.failed() if outcome.code not in allowed] == [], summary
         assert [outcome for outcome in self.failed() if not outcome.message] == [], summary
         assert len(self.failed()) <= most, summary
@@ -177,7 +199,8 @@ class Traffic:
         while True:
             # What was missed while the machine was busy is left out: a burst would be another test.
             due = int(self.now_s() * self.rate)
-            for number in range(max(sent, due - int(self.rate / 4)), due):
+            room = max(0, self._most_in_flight - len(self._calls))
+            for number in range(max(sent, due - min(room, int(self.rate / 4))), due):
                 task = asyncio.create_task(self._call(number), name=f"call-{number}")
                 self._calls.add(task)
                 task.add_done_callback(self._calls.discard)
@@ -187,19 +210,34 @@ class Traffic:
     async def _call(self, number: int) -> None:
         ask = self._ask(number)
         began, sent_s = time.monotonic(), self.now_s()
-        timeout_s = self._deadline_s if ask.sets_deadline else _PATIENCE_S
+        deadline_s = ask.deadline_s or self._deadline_s
         metadata = [("x-routing-key", ask.key)] if ask.key else []
-        infer = self._infer[number % len(self._infer)]
-        call = infer(ask.request.SerializeToString(), timeout=timeout_s, metadata=metadata)
-        try:
+        call = self._infer[number % len(self._infer)](
+            ask.request.SerializeToString(),
+            timeout=deadline_s if ask.sets_deadline else _PATIENCE_S,
+            metadata=metadata,
+        )
+        if ask.leaves_after_s:
+            asyncio.get_running_loop().call_later(ask.leaves_after_s, call.cancel)
+        response = pb.ModelInferResponse()
+        code = (await call.code()).name  # unlike `await call`, a call that was cancelled has one too
+        took_s = time.monotonic() - began
+        if code == "OK":
             response = pb.ModelInferResponse.FromString(await call)
-        except grpc.aio.AioRpcError as error:
-            took_s = time.monotonic() - began
-            code = NEVER if took_s > _PATIENCE_S - 1 else error.code().name
-            self._keep(Outcome(ask.key, code, error.details() or "", sent_s, took_s))
-        else:
-            took_s = time.monotonic() - began
-            self._keep(Outcome(ask.key, "OK", "", sent_s, took_s, response.model_version, ask.fault(response)))
+        elif took_s > _PATIENCE_S - 1:
+            code = NEVER
+        self._keep(
+            Outcome(
+                ask.key,
+                code,
+                await call.details() or "",
+                sent_s,
+                took_s,
+                response.model_version,
+                ask.fault(response) if code == "OK" else "",
+                took_s - deadline_s,
+            )
+        )
 
     def _keep(self, outcome: Outcome) -> None:
         self.outcomes.append(outcome)

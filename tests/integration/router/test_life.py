@@ -12,6 +12,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from inference import grpc_service_pb2 as pb
+from services.chassis.etcd import snapshot
 from services.core import keys
 from tests.support.puppets import echo, silence
 from tests.support.router_mesh import FRONTS, TIMEOUT_S, RouterMesh, infer_request, rest_request, router_mesh, until
@@ -31,10 +32,19 @@ async def no_errors_of_its_own() -> None:
     """Said by the tests themselves here."""
 
 
+async def saved(mesh: RouterMesh, key: str) -> bool:
+    """Whether the snapshot on disk holds what etcd holds below a key."""
+    entries = (await mesh.etcd.list(key)).entries
+    kept = snapshot.read(mesh.folder / "router-snapshot.json", mesh.etcd.prefix)
+    return kept is not None and all(
+        key in kept.entries and kept.entries[key].value == entry.value for key, entry in entries.items()
+    )
+
+
 async def test_without_etcd_it_serves_what_it_knows_also_after_a_restart(mesh: RouterMesh) -> None:
     model = await mesh.model("1", "2")
     await model.route({"stable": "1", "canary": {"2": 100}})
-    await asyncio.sleep(0.6)  # the snapshot is written at most twice a second
+    await until("the route is in the snapshot", lambda: saved(mesh, f"routes/{model.name}"))
 
     await mesh.server.kill()
     assert (await model.call()).code == OK
@@ -123,7 +133,7 @@ async def test_more_requests_than_it_may_hold_are_refused_at_once(tmp_path: Path
     async with router_mesh(tmp_path, front, max_in_flight=4) as mesh:
         model = await mesh.model()
         model.batcher.answer = silence
-        waiting = [asyncio.create_task(model.call(timeout_s=2)) for _ in range(4)]
+        waiting = [asyncio.create_task(model.call()) for _ in range(4)]
         await model.batcher.until(lambda: len(model.batcher.requests) == 4)
 
         answer, rest = await model.call(), await model.rest(rest_request(1.0))
@@ -149,7 +159,11 @@ async def test_bodies_that_never_end_are_bounded_together(tmp_path: Path) -> Non
             streams.append((reader, writer))
 
         answers = [asyncio.create_task(reader.readline()) for reader, _ in streams]
-        done, held = await asyncio.wait(answers, timeout=1)
+        async with asyncio.timeout(TIMEOUT_S):
+            while sum(task.done() for task in answers) < 2:
+                await asyncio.wait([task for task in answers if not task.done()], return_when=asyncio.FIRST_COMPLETED)
+        await mesh.rest("/v2/health/live", method="GET")  # whoever is refused is refused before this answer
+        done, held = await asyncio.wait(answers, timeout=0)
         for task in held:
             task.cancel()
         for _, writer in streams:

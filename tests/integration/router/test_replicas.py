@@ -7,8 +7,9 @@ import grpc.aio
 import pytest
 
 from inference import grpc_service_pb2 as pb
-from tests.support.puppets import echo, floats, refuse, silence
-from tests.support.router_mesh import Model, RouterMesh, infer_request, rest_request
+from tests.support.proof import has_read
+from tests.support.puppets import PuppetBatcher, echo, floats, refuse, silence
+from tests.support.router_mesh import Model, RouterMesh, infer_request, rest_request, until
 from turnout.v1 import link_pb2
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -30,6 +31,15 @@ async def first_answers(model: Model, other: object, fields: object) -> None:
     model.batcher.answer = other.answer = answer  # type: ignore[assignment,attr-defined]
 
 
+async def all_asked(count: int, *batchers: PuppetBatcher) -> None:
+    """Return once they got so many requests together."""
+
+    async def have_come() -> bool:
+        return sum(len(batcher.requests) for batcher in batchers) >= count
+
+    await until(f"{count} requests at the replicas", have_come)
+
+
 async def test_what_was_not_executed_is_sent_to_another_replica(mesh: RouterMesh) -> None:
     model = await mesh.model(spec={"idempotent": False})
     other = await model.second_batcher()
@@ -40,6 +50,19 @@ async def test_what_was_not_executed_is_sent_to_another_replica(mesh: RouterMesh
     assert answer.code == OK
     assert [len(model.batcher.requests), len(other.requests)] == [1, 1]
     assert {request.tries for request in model.batcher.requests + other.requests} == {0}
+
+
+async def test_a_replica_that_joins_gets_its_fair_share_at_once_however_little_there_is(mesh: RouterMesh) -> None:
+    model = await mesh.model()
+    other = await model.second_batcher()
+    for at_once in (1, 8):
+        model.batcher.requests.clear()
+        other.requests.clear()
+        for _ in range(400 // at_once):
+            await asyncio.gather(*(model.call() for _ in range(at_once)))
+
+        assert len(model.batcher.requests) + len(other.requests) == 400
+        assert 0.4 < len(other.requests) / 400 < 0.6, at_once
 
 
 async def test_a_refusal_by_two_replicas_is_the_answer_and_says_when_to_come_again(mesh: RouterMesh) -> None:
@@ -117,8 +140,7 @@ async def test_a_lost_link_moves_its_requests_to_the_other_replica(mesh: RouterM
     other = await model.second_batcher()
     model.batcher.answer = silence
     calls = [asyncio.create_task(model.call(float(n))) for n in range(8)]
-    await model.batcher.until(lambda: model.batcher.requests)
-    await asyncio.sleep(0.05)
+    await all_asked(8, model.batcher, other)
 
     model.batcher.lose_links()
     answers = await asyncio.gather(*calls)
@@ -168,12 +190,12 @@ async def test_a_draining_replica_gets_nothing_new_and_answers_what_it_has(mesh:
     other = await model.second_batcher()
     model.batcher.answer = silence
     calls = [asyncio.create_task(model.call(float(n))) for n in range(8)]
-    await model.batcher.until(lambda: model.batcher.requests)
-    await asyncio.sleep(0.05)
+    await all_asked(8, model.batcher, other)
     held = list(model.batcher.requests)
 
     model.batcher.server.drain("stopping")
-    await asyncio.sleep(0.1)
+    for link in model.batcher.server.links:
+        await has_read(link)
     answers = await asyncio.gather(*(model.call() for _ in range(8)))
     for request in held:
         model.batcher.reply(request, **(echo(request) or {}))

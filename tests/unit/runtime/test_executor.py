@@ -195,3 +195,60 @@ async def test_a_batch_that_does_not_fit_is_not_run(fields: dict, code: int, mes
     assert (reply.code, reply.executed) == (code, pb.EXECUTED_NO)
     assert reply.message.startswith(message)
     assert bench.backend.ran == []
+
+
+class Accumulator:
+    """A backend with state: sums what a sequence sent."""
+
+    def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        total = inputs["before"] + inputs["x"]
+        if total.max() >= 100:
+            raise OverflowError("too much")
+        return {"sum": total, "after": total}
+
+
+SUMS = Signature(
+    (TensorSpec("x", "FP32", (-1, 1)), TensorSpec("before", "FP32", (-1, 1))),
+    (TensorSpec("sum", "FP32", (-1, 1)), TensorSpec("after", "FP32", (-1, 1))),
+    batches=True,
+)
+
+
+async def test_state_stays_with_the_worker_until_its_sequence_its_peer_or_its_batch_is_over() -> None:
+    stateful = JOB | {"states": ({"input_name": "before", "output_name": "after"},)}
+    executor = Executor(
+        Job.model_validate(stateful),
+        Accumulator(),  # type: ignore[arg-type]
+        SUMS,
+        Stamp(Stamp.create()),
+    )
+    link = FakeLink()
+    executor.opened(link)  # type: ignore[arg-type]
+
+    def run(identity: int, *rows: tuple[int, float], over: tuple[int, ...] = ()) -> tuple[int, object]:
+        data = np.array([[value] for _, value in rows], np.float32)
+        batch = pb.Request(
+            id=identity, model="m", version="1", rows=len(rows), sequences_over=over,
+            sequence_rows=[entry for entry, _ in rows],
+            inputs=[Tensor(name="x", datatype="FP32", shape=data.shape, data=data.tobytes())],
+        )  # fmt: skip
+        executor.received(link, pb.Frame(requests=[batch]))  # type: ignore[arg-type]
+        reply = link.replies[-1]
+        names = [output.name for output in reply.outputs]
+        assert names == ([] if reply.code else ["sum"])
+        return reply.code, np.frombuffer(reply.outputs[0].data, np.float32).tolist() if names else reply.message
+
+    assert run(1, (1 << 2 | 2, 5), (0, 0), (2 << 2 | 2, 7)) == (0, [5, 0, 7])
+    assert run(2, (2 << 2, 1), (1 << 2, 1)) == (0, [8, 6])
+    assert run(9, (9 << 2 | 2, 5)) == (0, [5])
+    assert run(10, (9 << 2 | 1, 100))[0] == 13
+    assert run(11, (9 << 2, 1))[0] == 3
+    assert run(3, (1 << 2, 100)) == (13, "OverflowError: too much")
+    assert run(4, (1 << 2 | 1, 1), (2 << 2, 1)) == (0, [7, 9])
+    assert run(5, (1 << 2, 1)) == (3, "sequence 1 has no state here: it did not start here, or is over")
+    assert run(6, (2 << 2, 1), over=(2,)) == (3, "sequence 2 has no state here: it did not start here, or is over")
+    assert run(7, (3 << 2 | 2, 1)) == (0, [1])
+
+    executor.closed(link, "gone")  # type: ignore[arg-type]
+    executor.opened(link)  # type: ignore[arg-type]
+    assert run(8, (3 << 2, 1))[0] == 3

@@ -58,7 +58,7 @@ class Drain(_message.Message):
     def __init__(self, reason: _Optional[str] = ...) -> None: ...
 
 class Request(_message.Message):
-    __slots__ = ("id", "model", "version", "rows", "deadline_us", "inputs", "outputs", "tries", "priority", "queue_timeout_us", "shadow", "request_id", "traceparent", "digest")
+    __slots__ = ("id", "model", "version", "rows", "deadline_us", "inputs", "outputs", "tries", "priority", "queue_timeout_us", "shadow", "request_id", "traceparent", "digest", "sequence", "sequence_rows", "sequences_over")
     ID_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -73,6 +73,9 @@ class Request(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     TRACEPARENT_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_ROWS_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCES_OVER_FIELD_NUMBER: _ClassVar[int]
     id: int
     model: str
     version: str
@@ -87,7 +90,22 @@ class Request(_message.Message):
     request_id: str
     traceparent: str
     digest: str
-    def __init__(self, id: _Optional[int] = ..., model: _Optional[str] = ..., version: _Optional[str] = ..., rows: _Optional[int] = ..., deadline_us: _Optional[int] = ..., inputs: _Optional[_Iterable[_Union[_tensor_pb2.Tensor, _Mapping]]] = ..., outputs: _Optional[_Iterable[str]] = ..., tries: _Optional[int] = ..., priority: _Optional[int] = ..., queue_timeout_us: _Optional[int] = ..., shadow: _Optional[bool] = ..., request_id: _Optional[str] = ..., traceparent: _Optional[str] = ..., digest: _Optional[str] = ...) -> None: ...
+    sequence: Sequence
+    sequence_rows: _containers.RepeatedScalarFieldContainer[int]
+    sequences_over: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, id: _Optional[int] = ..., model: _Optional[str] = ..., version: _Optional[str] = ..., rows: _Optional[int] = ..., deadline_us: _Optional[int] = ..., inputs: _Optional[_Iterable[_Union[_tensor_pb2.Tensor, _Mapping]]] = ..., outputs: _Optional[_Iterable[str]] = ..., tries: _Optional[int] = ..., priority: _Optional[int] = ..., queue_timeout_us: _Optional[int] = ..., shadow: _Optional[bool] = ..., request_id: _Optional[str] = ..., traceparent: _Optional[str] = ..., digest: _Optional[str] = ..., sequence: _Optional[_Union[Sequence, _Mapping]] = ..., sequence_rows: _Optional[_Iterable[int]] = ..., sequences_over: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Sequence(_message.Message):
+    __slots__ = ("number", "text", "start", "end")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    text: str
+    start: bool
+    end: bool
+    def __init__(self, number: _Optional[int] = ..., text: _Optional[str] = ..., start: _Optional[bool] = ..., end: _Optional[bool] = ...) -> None: ...
 
 class Reply(_message.Message):
     __slots__ = ("id", "code", "message", "executed", "outputs", "stages_ns", "total_ns", "batch_rows", "retries", "digest", "retry_after_us", "expected_wait_us", "seq", "final")

@@ -1,0 +1,28 @@
+"""The page of cases names tests that there are."""
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "cases.md").read_text()
+CASES = [line for line in PAGE.splitlines() if line.startswith("| ") and not line.startswith("| seen in ")]
+
+
+@cache
+def functions(path: str) -> frozenset[str]:
+    """The names of a test file's tests."""
+    tree = ast.parse((ROOT / path).read_text())
+    return frozenset(node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+@pytest.mark.parametrize("row", CASES, ids=lambda row: row.split("|")[2].strip())
+def test_a_case_is_held_by_tests_that_exist(row: str) -> None:
+    named = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", row)
+
+    assert named
+    assert len(named) == row.count("::")
+    assert [f"{path}::{name}" for path, name in named if name not in functions(path)] == []
