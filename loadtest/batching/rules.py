@@ -6,6 +6,7 @@ free. All they decide is how many of the first ones leave together, and until wh
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 
@@ -104,6 +105,7 @@ def _run(waiting: Iterable[Waiting], most_rows: int, preferred_rows: tuple[int, 
     return _Run(count, oldest_ns, False, False, preferred)
 
 
+@lru_cache
 def rule_of(name: str, most_rows: int) -> Rule:
     """A rule by its name, for a model whose batches have at most `most_rows`. Raises KeyError."""
     return {
