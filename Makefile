@@ -3,10 +3,10 @@ BIN := .venv/bin
 ARGS ?=
 PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check
 
-.PHONY: help venv up test soak lint fmt proto bench load clean distclean
+.PHONY: help venv up test soak lint fmt proto bench bench-batcher load clean distclean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
 
 venv: .venv/demo.stamp ## make .venv and install what `make up` needs
 
@@ -35,6 +35,9 @@ proto: .venv/dev.stamp ## generate proto/gen from the .proto files
 bench: .venv/dev.stamp ## measure the reference workloads
 	$(BIN)/python -m loadtest.bench $(ARGS)
 
+bench-batcher: .venv/bench.stamp ## measure batching beside other servers' rules, and plot it; ARGS="--quick" takes minutes
+	$(BIN)/python -m loadtest.batching --plots docs/img $(ARGS)
+
 load: .venv-load/stamp ## Locust against a running mesh; ARGS="--users 50" opens its web page, --host HOST:PORT after --port-offset
 	.venv-load/bin/locust -f loadtest/locustfile.py $(or $(ARGS),--headless --users 20 --spawn-rate 20 --run-time 30s)
 
@@ -60,6 +63,10 @@ distclean: clean ## remove the environment and the data of `make up` too
 .venv/dev.stamp: pyproject.toml | .venv/bin/pip
 	$(PIP_INSTALL) -e '.[dev]'
 	@touch $@ .venv/demo.stamp
+
+.venv/bench.stamp: pyproject.toml | .venv/bin/pip
+	$(PIP_INSTALL) -e '.[dev,bench]'
+	@touch $@ .venv/dev.stamp .venv/demo.stamp
 
 .venv-load/stamp: loadtest/requirements.txt
 	$(PYTHON) -m venv .venv-load

@@ -20,9 +20,9 @@ def processes(mesh: Mesh) -> dict[str, list[int]]:
         pid = mesh.child(name).pid
         if pid:
             parts[name] = [pid]
-            children = _children(pid)
-            if children:
-                parts[name.replace("runtime", "worker")] = children
+            workers = children(pid)
+            if workers:
+                parts[name.replace("runtime", "worker")] = workers
     return parts
 
 
@@ -47,7 +47,7 @@ def _cpu(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
-def _children(pid: int) -> list[int]:
+def children(pid: int) -> list[int]:
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:

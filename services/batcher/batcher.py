@@ -177,6 +177,7 @@ class Batcher:
         batch, took_ns = found
         self.launcher.landed(batch, took_ns)
         if reply.code == OK:
+            worker.ran(batch, took_ns, reply.total_ns, now_ns)
             self._measured(worker, batch, took_ns, now_ns)
             self._succeeded(batch, reply, now_ns)
         else:

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from services.batcher import tally as counted
-from services.batcher.policy import BatchPolicy
+from services.batcher.policy import ANSWER_NS, BatchPolicy
 from services.batcher.queue import Queue
 from services.batcher.request import MAX_TRIES, Pending
 from services.batcher.service_time import ServiceTime
@@ -13,6 +13,8 @@ from services.core.names import ModelVersion
 
 _UNKNOWN_WAIT_US = 100_000  # retry hint before anything was measured
 _LEAST_WAIT_US = 1000
+_ROOM = 1.05  # of what a request is expected to need, in what it must have left to be let in
+_ERRORS = 2.0  # and so many times what expectations usually are off
 _RATE_SHARE = 0.5  # of the newest rate of arrival in what is expected
 
 
@@ -145,9 +147,13 @@ class Door:
         left_ns, most = pending.deadline_ns - now_ns, max(1, self.policy.max_batch_rows)
         full, rest = divmod(ahead + pending.cost, most)
         wait_ns = self._busy_ns(now_ns) + (full if rest else full - 1) * service.predict_ns(most) / len(self._workers)
-        joining = (rest or most) + int(self._rows_per_ns * wait_ns)  # those who come until then are in the batch too
+        lead_ns = min([worker.lead_ns for worker in self._workers])
+        joining = (rest or most) + int(self._rows_per_ns * max(0, wait_ns - lead_ns))  # who come until it is sent
         own_ns = service.predict_ns(min(most, joining))
-        if wait_ns + own_ns <= left_ns:
+        need_ns = wait_ns + own_ns + ANSWER_NS
+        if wait_ns:  # with room for error: who gets in and is late all the same is told late, and took others' place
+            need_ns = need_ns * _ROOM + _ERRORS * service.error_ns
+        if need_ns <= left_ns:
             return None
         return Refusal(
             UNAVAILABLE,

@@ -4,7 +4,7 @@ from services.batcher.alarm import Alarm
 from services.batcher.buckets import Bucket
 from services.batcher.device import Device
 from services.batcher.lobby import Lobby
-from services.batcher.policy import choose, departure, fitting
+from services.batcher.policy import ANSWER_NS, choose, departure, fitting
 from services.batcher.recovery import Recovery
 from services.batcher.request import LAUNCHED, Pending
 from services.batcher.tally import HOPELESS
@@ -12,7 +12,6 @@ from services.batcher.tuner import Tuner
 from services.batcher.worker import Batch, Worker
 from services.core.errors import UNAVAILABLE
 
-LEAD_NS = 2_000_000  # a batch is sent so long before its worker should be free
 _HELD_BYTES = 1 << 20
 _LEAST_NS = 1000  # what a batch counts for on its device before it is known how long they take
 
@@ -72,8 +71,8 @@ class Launcher:
         for worker in self._workers:
             if worker.free_slots <= 0 or worker is self._reserved:
                 continue
-            if may_hold and worker.in_flight and worker.busy_until_ns - LEAD_NS > now_ns:
-                self._alarm.set(worker.busy_until_ns - LEAD_NS, now_ns)
+            if may_hold and worker.in_flight and worker.busy_until_ns - worker.lead_ns > now_ns:
+                self._alarm.set(worker.busy_until_ns - worker.lead_ns, now_ns)
             elif best is None or len(worker.in_flight) < len(best.in_flight):
                 best = worker
         return best
@@ -83,7 +82,7 @@ class Launcher:
         if bucket.front() is None:
             return None
         form = self._tuner.form
-        start_ns = max(now_ns, worker.busy_until_ns)
+        start_ns = max(now_ns, worker.busy_until_ns) + ANSWER_NS  # deadlines are those of answers
         service = bucket.service if bucket.service.known(now_ns) else None
         rows, at_ns = form.rows, now_ns
         if form.delay_ns and bucket.rows < form.rows:

@@ -14,6 +14,7 @@ SHADOW_LEVEL = 1 << 10  # below every priority
 DELAYED = 1 << 62  # in a rank: behind the others of its level
 LEVEL_STEP = 1 << 63  # of ranks
 AGEING_NS = 1_000_000_000
+ANSWER_NS = 500_000  # an answer's way back to its caller, whose deadline it must meet
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,8 +193,9 @@ class Choice(NamedTuple, Generic[W]):
 def choose(members: Iterable[W], most_rows: int, start_ns: int, service: ServiceTime) -> Choice[W]:
     """The batch when not all who wait can be in time.
 
-    In order of arrival as long as the rest is in time in the batch after it. Otherwise the largest batch that is in
-    time as a whole, which leaves out those with the least time left: serving them would cost more others.
+    In order as long as the rest is in time in the batch after it. Otherwise as large a batch as can be in time as a
+    whole, which leaves out those with the least time left, as serving them would cost more others; of the rest, those
+    who stand first.
     Source: Shen et al., "Nexus: a GPU cluster engine for accelerating DNN-based video analysis" (2019), early drop.
     """
     living = [member for member in members if not member.state]
@@ -202,19 +204,37 @@ def choose(members: Iterable[W], most_rows: int, start_ns: int, service: Service
     if count and _is_one_batch(living[count:], most_rows, end_ns, service):
         return Choice(living[:count], [])
     ranked = sorted(living, key=lambda member: member.deadline_ns, reverse=True)
-    best = rows = 0
+    rows = best_rows = 0
     end_ns = float(start_ns)
-    for number, member in enumerate(ranked, 1):
+    for member in ranked:
         rows += member.cost
-        if rows > most_rows and best:
+        if rows > most_rows and best_rows:
             break
         if start_ns + service.predict_ns(rows) <= member.deadline_ns:
-            best, end_ns = number, start_ns + service.predict_ns(rows)
-    hopeless = [member for member in ranked[best:] if end_ns + service.predict_ns(member.cost) > member.deadline_ns]
-    if not best and len(hopeless) < len(ranked):  # large ones with much time stand before small ones with little
+            best_rows, end_ns = rows, start_ns + service.predict_ns(rows)
+    chosen, left = _first_in_time(living, best_rows, end_ns)
+    hopeless = [member for member in left if end_ns + service.predict_ns(member.cost) > member.deadline_ns]
+    if not chosen and len(hopeless) < len(left):  # large ones with much time stand before small ones with little
         best_alone = next(member for member in ranked if member not in hopeless)
         return Choice([best_alone], hopeless)
-    return Choice(ranked[:best], hopeless)
+    return Choice(chosen, hopeless)
+
+
+def _first_in_time(living: list[W], most_rows: int, end_ns: float) -> tuple[list[W], list[W]]:
+    """The first ones of the queue for whom a batch that ends then is in time, and the others.
+
+    Not the last ones, though as many of them would be in time: they can wait, and who is passed over cannot.
+    """
+    chosen: list[W] = []
+    left: list[W] = []
+    rows = 0
+    for member in living:
+        if member.deadline_ns >= end_ns and rows + member.cost <= most_rows:
+            rows += member.cost
+            chosen.append(member)
+        else:
+            left.append(member)
+    return chosen, left
 
 
 def _is_one_batch(members: list[W], most_rows: int, start_ns: float, service: ServiceTime) -> bool:

@@ -9,7 +9,7 @@ from services.batcher.batcher import Batcher, Parts
 from services.batcher.buckets import Bucket
 from services.batcher.device import Device
 from services.batcher.intake import Intake
-from services.batcher.launcher import LEAD_NS, Launcher
+from services.batcher.launcher import Launcher
 from services.batcher.policy import BatchPolicy
 from services.batcher.recovery import Recovery
 from services.batcher.request import DONE, Caller, Pending
@@ -92,8 +92,8 @@ class SequenceLauncher(Launcher):
         """Whether it takes another batch, and is about to need one. Who takes no new sequences serves those it has."""
         if len(worker.in_flight) >= worker.facts.slots:
             return False
-        if worker.in_flight and worker.busy_until_ns - LEAD_NS > now_ns:
-            self._alarm.set(worker.busy_until_ns - LEAD_NS, now_ns)
+        if worker.in_flight and worker.busy_until_ns - worker.lead_ns > now_ns:
+            self._alarm.set(worker.busy_until_ns - worker.lead_ns, now_ns)
             return False
         return True
 

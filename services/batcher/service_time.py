@@ -22,6 +22,7 @@ class ServiceTime:
         "_time_rows",
         "_weight",
         "base_ns",
+        "error_ns",
         "row_ns",
         "samples",
     )
@@ -31,6 +32,7 @@ class ServiceTime:
         self._like = like
         self.base_ns = 0.0
         self.row_ns = 0.0
+        self.error_ns = 0.0  # how far predictions usually are off
         self.samples = 0
         self._measured_ns = 0
         self._weight = self._rows = self._rows2 = self._time = self._time_rows = 0.0
@@ -58,6 +60,7 @@ class ServiceTime:
         if self.samples >= _FEWEST:
             predicted = self.predict_ns(rows)
             took = min(took, _OUTLIER * predicted)
+            self.error_ns += (abs(took - predicted) - self.error_ns) * (1 - _MEMORY)
             if took < _FAST * predicted:
                 memory = 1 / (1 + self._weight)
         self.samples += 1

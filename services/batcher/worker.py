@@ -13,6 +13,11 @@ from services.core.batching_spec import Padding
 from services.core.names import ModelVersion
 from services.core.signature import Signature
 
+_MOST_LEAD_NS = 2_000_000
+_TIMER_NS = 500_000  # alarms ring so much later than asked
+_GAP_NS = 300_000  # between two batches; in less a worker only reads one and answers the other
+_WAY_SHARE = 0.2  # of the newest measurement
+
 
 class Batch:
     """Requests that run together."""
@@ -75,6 +80,7 @@ class Worker:
         "_lender",
         "_link",
         "_next",
+        "_way_ns",
         "accepting",
         "busy_until_ns",
         "facts",
@@ -96,6 +102,7 @@ class Worker:
         self._lender = lender
         self._clock = clock
         self._next = 1
+        self._way_ns: float = _MOST_LEAD_NS - _TIMER_NS  # to the worker and back
 
     @property
     def free_slots(self) -> int:
@@ -105,6 +112,22 @@ class Worker:
     def is_done(self) -> bool:
         """Whether nothing is under way there."""
         return not (self.in_flight or self.seated)
+
+    @property
+    def lead_ns(self) -> int:
+        """How long before it is free its next batch must be sent to be there in time, and no earlier."""
+        return min(_MOST_LEAD_NS, int(self._way_ns) + _TIMER_NS)
+
+    def ran(self, batch: Batch, took_ns: int, compute_ns: int, now_ns: int) -> None:
+        """Learn from a batch that is back, had the worker to itself for `took_ns`, and ran there for `compute_ns`.
+
+        What its way took is known if the worker waited for it; if it waited for the worker, it took at most as long.
+        """
+        if not compute_ns:
+            return
+        way_ns = max(0, now_ns - batch.sent_ns - compute_ns)
+        if way_ns < self._way_ns or took_ns - compute_ns > _GAP_NS:
+            self._way_ns += (way_ns - self._way_ns) * _WAY_SHARE
 
     def launch(self, batch: Batch) -> None:
         """Send `batch`."""

@@ -92,7 +92,16 @@ def test_a_large_request_without_a_chance_does_not_stand_before_a_small_one_with
 def test_when_nobody_can_be_in_time_everybody_is_told() -> None:
     members = [Member(1, 5 * MS), Member(2, 6 * MS)]
 
-    assert choose(members, 64, 0, ten_and_one_a_row()) == ([], members[::-1])
+    assert choose(members, 64, 0, ten_and_one_a_row()) == ([], members)
+
+
+def test_of_those_who_can_be_in_time_the_first_run_and_the_last_wait() -> None:
+    late = [Member(1, 12 * MS) for _ in range(3)]
+    early, last = [Member(1, 30 * MS) for _ in range(4)], [Member(1, 60 * MS) for _ in range(4)]
+
+    choice = choose([*late, *early, *last], 4, 0, ten_and_one_a_row())
+    assert choice.chosen == early
+    assert choice.hopeless == late
 
 
 @pytest.mark.parametrize(

@@ -178,7 +178,7 @@ def test_nobody_is_let_go_for_the_sake_of_a_lower_priority() -> None:
             bench.time.advance((10 + rows) * MS)
             bench.puppet.echo()
     bench.send([0, 0, 0, 0])
-    (high,) = bench.send([1], priority=1, deadline_us=27_000)
+    (high,) = bench.send([1], priority=1, deadline_us=28_000)
     bench.send([2], [3], [4], deadline_us=40_000)
     bench.time.advance(14 * MS)
     bench.puppet.echo()
