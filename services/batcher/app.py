@@ -125,7 +125,7 @@ class Pod:
     def _models_changed(self, status: ConfigStatus) -> None:
         key = keys.status("batcher", self._app.instance, "models")
         self._app.registration.put(key, status.dump())
-        self.serving.respecify()
+        self.serving.changed()
 
     def _runtime_said(self, state: runtime_pb2.RuntimeState) -> None:
         self.instances.apply(state)

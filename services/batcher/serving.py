@@ -62,27 +62,16 @@ class Serving:
             batcher = self.batchers[facts.name] = self._make(facts, self._policy(facts))
         return batcher
 
-    def respecify(self) -> None:
-        """The specs changed: every queue goes by its new policy, and nothing that waits is lost."""
-        for batcher in list(self.batchers.values()):
-            policy = self._policy_of(batcher)
-            if policy == batcher.policy:
-                continue
-            if policy.goes_on_from(batcher.policy):
-                batcher.apply(policy)
-            else:
-                self._replace(batcher, policy)
-        self.changed()
-
     def list_endpoints(self, *, listed: bool) -> None:
         """Whether routers may find this pod in etcd."""
         self._listed = listed
         self.changed()
 
     def changed(self) -> None:
-        """A worker came or went, or a spec changed: tell who should know."""
+        """A worker came or went, or a spec changed: go by that, and tell who should know."""
         for name in [name for name, batcher in self.batchers.items() if batcher.is_over]:
             self.batchers.pop(name).launcher.leave()
+        self._respecify()
         serving = {batcher.name: batcher for batcher in self.batchers.values() if _accepts(batcher)}
         message = pb.Serving(models=[_served(batcher) for batcher in serving.values()])
         if message != self.message:
@@ -101,6 +90,17 @@ class Serving:
             clock=self._clock,
             call_later=self._call_later,
         )
+
+    def _respecify(self) -> None:
+        """Every queue goes by what its spec says of what its workers take now; nothing that waits is lost."""
+        for batcher in list(self.batchers.values()):
+            policy = self._policy_of(batcher)
+            if policy == batcher.policy:
+                continue
+            if policy.goes_on_from(batcher.policy):
+                batcher.apply(policy)
+            else:
+                self._replace(batcher, policy)
 
     def _replace(self, batcher: Batcher, policy: BatchPolicy) -> None:
         """Begin anew with the workers of a batcher whose sequences cannot go on under `policy`, if it has any."""

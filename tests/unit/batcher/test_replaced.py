@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from services.batcher.policy import BatchPolicy
-from services.batcher.serving import Endpoints, Serving
+from services.batcher.serving import Endpoints, Serving, SpecOf
 from services.core.errors import INTERNAL, OK, UNAVAILABLE
 from services.core.model_spec import ModelSpec
 from services.core.signature import TensorSpec
-from tests.support.batching import ECHO, NAME, Bench, Puppet
+from tests.support.batching import ECHO, NAME, Bench, Puppet, ints
 from tests.support.sequencing import CONTROLS, SIGNATURE, STATE, SequenceBench
 from turnout.v1 import link_pb2 as pb
 
@@ -149,24 +149,46 @@ class Registration:
     def remove(self, key: str) -> None: ...
 
 
-@pytest.mark.parametrize("begins", [True, False])
-def test_without_a_worker_a_model_may_begin_and_cease_to_have_sequences(begins: bool) -> None:  # noqa: FBT001
-    specs = [ModelSpec(), ModelSpec.model_validate({"batching": {"max_batch_size": 4} | SEQUENCES})]
-    before, after = specs if begins else specs[::-1]
-    bench = Bench(signature=SIGNATURE, workers=0)
-    found = {"spec": before}
+def served_by(spec_of: SpecOf, bench: Bench) -> Serving:
+    """What serves a bench's model version; its batcher is the bench's."""
     serving = Serving(
-        lambda _model, _version: found["spec"],
+        spec_of,
         Endpoints(Registration(), "pod"),  # type: ignore[arg-type]
         bench.device,
         clock=bench.time.clock,
         call_later=bench.time.call_later,
     )
     bench.batcher = serving.batcher(bench.facts)
+    return serving
+
+
+@pytest.mark.parametrize("begins", [True, False])
+def test_without_a_worker_a_model_may_begin_and_cease_to_have_sequences(begins: bool) -> None:  # noqa: FBT001
+    specs = [ModelSpec(), ModelSpec.model_validate({"batching": {"max_batch_size": 4} | SEQUENCES})]
+    before, after = specs if begins else specs[::-1]
+    bench, found = Bench(signature=SIGNATURE, workers=0), {"spec": before}
+    serving = served_by(lambda _model, _version: found["spec"], bench)
     bench.hire().die()
     found["spec"] = after
-    serving.respecify()
+    serving.changed()
 
     assert (serving.batcher(bench.facts).policy.sequences is not None) == begins
     assert serving.batcher(bench.facts) is not bench.batcher
     assert NAME in serving.batchers
+
+
+def test_when_an_artifact_that_does_not_batch_takes_over_requests_run_one_by_one() -> None:
+    bench = Bench(workers=0)
+    serving = served_by(lambda _model, _version: ModelSpec(), bench)
+    bench.hire()
+    bench.facts = replace(bench.facts, digest="sha256:2", signature=replace(ECHO, batches=False))
+    new = bench.hire()
+    serving.changed()
+    for number in range(1, 4):
+        bench.offer(ints(number, [number]))
+    bench.batcher.pump(bench.time.now)
+
+    assert bench.codes() == {}
+    assert [list(batch.inputs[0].shape) for batch in new.batches()] == [[1]]
+    new.echo()
+    assert [list(batch.inputs[0].shape) for batch in new.batches()] == [[1]]
