@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from services.batcher.policy import BatchPolicy, WaitPolicy
 from services.batcher.search import Failure, Search
 from services.core.errors import INTERNAL, OK
-from tests.support.batching import MS, Bench, numbers_of
+from tests.support.batching import ECHO, MS, Bench, numbers_of
 
 POISON = 0
+LEVELS = (WaitPolicy(), WaitPolicy(timeout_ns=8 * MS, delays=True), WaitPolicy(max_rows=10))
 KINDS = ("", "shadow", "1", "2", "3", "hurry")  # of a request: shadow, a priority, little time
 
 steps = st.lists(
@@ -22,8 +23,8 @@ steps = st.lists(
         st.tuples(st.just("cancel"), st.integers(0, 99), st.just(0)),
         st.tuples(st.just("wait"), st.integers(0, 40), st.just(0)),
         st.tuples(st.just("die"), st.integers(0, 3), st.just(0)),
-        st.tuples(st.just("hire"), st.integers(1, 3), st.just(0)),
-        st.tuples(st.just("respecify"), st.integers(1, 8), st.just(0)),
+        st.tuples(st.just("hire"), st.integers(1, 3), st.sampled_from([False, False, True])),
+        st.tuples(st.just("respecify"), st.integers(1, 8), st.booleans()),
     ),
     max_size=60,
 )
@@ -47,7 +48,9 @@ class World:
             case "poison", int(rows):
                 self.send([[*self._fresh(rows), POISON]], "shadow" if flag else "")
             case "respecify", int(most):
-                bench.batcher.apply(replace(bench.batcher.policy, max_batch_rows=most))
+                levels, default = (LEVELS, 2) if flag else ((), 0)
+                policy = replace(bench.batcher.policy, max_batch_rows=most, levels=levels, default_level=default)
+                bench.batcher.apply(policy)
                 self.limit = max(self.limit, most)
             case "answer", int(which):
                 self.answer(which)
@@ -61,6 +64,9 @@ class World:
                 live = [puppet for puppet in bench.puppets if puppet.worker in bench.batcher.workers]
                 live[which % len(live)].die()
             case "hire", int(slots):
+                if flag:  # another artifact, whose signature differs
+                    outputs = ECHO.outputs if bench.facts.signature != ECHO else (*ECHO.outputs, *ECHO.inputs)
+                    bench.facts = replace(bench.facts, signature=replace(ECHO, outputs=outputs), digest=str(outputs))
                 bench.puppets.append(bench.hire(slots))
 
     def send(self, rows: list[list[int]], kind: str) -> None:
@@ -84,7 +90,7 @@ class World:
         return True
 
     def finish(self) -> None:
-        if not self.bench.batcher.workers:
+        if not any(worker.accepting for worker in self.bench.batcher.workers):
             self.bench.puppets.append(self.bench.hire())
         while self.answer(0):
             pass
@@ -103,7 +109,7 @@ policies = st.builds(
     idempotent=st.booleans(),
     preserve_ordering=st.booleans(),
     wait=st.sampled_from([WaitPolicy(), WaitPolicy(timeout_ns=8 * MS)]),
-    levels=st.sampled_from([(), (WaitPolicy(), WaitPolicy(timeout_ns=8 * MS, delays=True), WaitPolicy(max_rows=10))]),
+    levels=st.sampled_from([(), LEVELS]),
     default_level=st.just(2),
 )
 
