@@ -74,6 +74,8 @@ class Instance:
         if worker is not None:
             self._versions.batcher(self.facts).detach(worker, reason)
             self._versions.changed()
+        if self.is_retired:  # before it is dialled again: its artifact would take over from a newer one
+            self.on_idle()
 
     def retire(self) -> None:
         """No new batches; those under way finish."""
@@ -87,8 +89,9 @@ class Instance:
         if self.is_retired or (self.worker is not None and self.worker.facts.slots != facts.slots):
             self.is_retired = False
             if self.worker is not None:
-                self.worker.facts, self.worker.accepting = facts, True
-                self._versions.batcher(facts).pump(self._clock())
+                batcher = self._versions.batcher(facts)
+                self.worker.facts, self.worker.accepting = facts, facts.digest == batcher.lobby.digest
+                batcher.pump(self._clock())
 
 
 class Instances:
