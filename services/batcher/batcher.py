@@ -210,7 +210,8 @@ class Batcher:
             batch.service.measured(batch.cost, took_ns, now_ns)
         worker.recount(now_ns)
         self.lobby.tally.ran(batch.rows, took_ns)
-        self.tuner.ran(batch.cost, took_ns, now_ns - batch.oldest_ns, len(batch.members), service)
+        latest_ns = now_ns - batch.oldest_ns if self.policy.target_ns else 0
+        self.tuner.ran(batch.cost, took_ns, latest_ns, len(batch.members), service)
         if not service.samples % _LOOK_AHEAD_EVERY:
             self.lobby.door.look_ahead(now_ns)
 

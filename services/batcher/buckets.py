@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Shapes = tuple[tuple[int, ...], ...]
 NOWHERE = 1 << 100  # above every rank
 _KEPT = 8  # empty ones beyond are forgotten
-_LOOKED_AT = 32  # of those that wait; what all take is guessed from so many
+LOOKED_AT = 32  # of those that wait; what all take is guessed from so many
 RANK = attrgetter("rank")
 _UNKNOWN = -1
 
@@ -156,4 +156,4 @@ class Buckets:
 
     def some(self) -> Iterator[Bucket]:
         """A few of those that wait; all, if they are few."""
-        return islice((bucket for bucket in self if bucket.rows), _LOOKED_AT)
+        return islice((bucket for bucket in self if bucket.rows), LOOKED_AT)

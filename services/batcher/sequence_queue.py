@@ -1,8 +1,10 @@
 """The queue of a model that keeps state: each request waits in its sequence, behind those before it."""
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import NamedTuple
 
+from services.batcher.buckets import LOOKED_AT
 from services.batcher.queue import Queue
 from services.batcher.request import LAUNCHED, Pending
 from services.batcher.sequence_inputs import Row
@@ -64,13 +66,10 @@ class SequenceQueue(Queue):
         return sum([len(host.ready) for host in self.table.hosts.values()])
 
     def work_ns(self, most_rows: int) -> float:
-        return sum(
-            [
-                sequence.waiting[0].bucket.service.predict_ns(most_rows) / most_rows
-                for host in self.table.hosts.values()
-                for sequence in host.ready
-            ]
-        )
+        ready = (sequence for host in self.table.hosts.values() for sequence in host.ready)
+        some = [sequence.waiting[0].bucket.service for sequence in islice(ready, LOOKED_AT)]
+        work_ns = sum([service.predict_ns(most_rows) / most_rows for service in some])
+        return work_ns * self.ready_rows / len(some) if some else 0.0
 
     def rows_before(self, rank: int) -> float:  # noqa: ARG002 - all sequences are alike
         return self.ready_rows

@@ -40,7 +40,7 @@ class Tuner:
     def ran(self, rows: int, took_ns: int, latest_ns: int, requests: int, service: ServiceTime) -> None:
         """Learn from a batch of `rows` rows and `requests` requests that had a worker for `took_ns`.
 
-        `latest_ns`: what the slowest of them took from its arrival to its answer.
+        `latest_ns`: what the slowest of them took from its arrival to its answer; looked at only with a target.
         """
         policy = self._policy
         if not policy.target_ns:
