@@ -15,6 +15,7 @@ from services.batcher.models import Models
 from services.batcher.servicer import CallerLinks
 from services.batcher.serving import Endpoints, Serving
 from services.chassis.app import App
+from services.chassis.arena import Arenas
 from services.chassis.etcd import Mirror
 from services.chassis.link import LinkServer, listen
 from services.core import keys
@@ -37,6 +38,7 @@ async def build(config: BatcherConfig, app: App) -> AsyncIterator[None]:
         app.log.info("listening", name=name, address=server.address)
     pod.announce(tcp.address, local.address.removeprefix("unix:"))
     app.registry.register(BatcherCollector(pod.serving, pod.links))
+    app.registry.register(pod.arenas)
     app.ready_when(pod.unready)
     app.on_drain(lambda: pod.drain(servers))
     app.spawn(pod.mirror.run(), "models")
@@ -63,7 +65,8 @@ class Pod:
         self.serving = Serving(self.models.spec, endpoints, device, clock=clock, call_later=call_later)
         self.links = CallerLinks(self.serving.batchers, clock)
         self.serving.tell = self.links.tell
-        self.instances = Instances(self.serving, app.hello, app.spawn, clock)
+        self.arenas = Arenas(config.shared_memory_bytes)
+        self.instances = Instances(self.serving, app.hello, self.arenas, app.spawn, clock)
         self.runtime = RuntimeWatch(config.run_dir / "runtime.sock", self._runtime_said, self._runtime_lost)
         snapshot = config.data_dir / "batcher-models.json"
         self.mirror = Mirror(app.etcd, [keys.MODELS], self.models.apply, snapshot=snapshot, log=app.log)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from services.batcher.request import Pending
+from services.chassis.arena import LEAST_BYTES, Lender
 from services.core.known_headers import Data
 from services.core.names import ModelVersion
 from services.core.protowire import bytes_field, packed_field, tag, varint, varint_field
@@ -43,11 +44,18 @@ def joined(signature: Signature, rows: int, members: Sequence[Pending]) -> list[
 
 
 def encoded(
-    number: int, name: ModelVersion, rows: int, members: Sequence[Pending], inputs: Sequence[Joined], extra: bytes
+    number: int,
+    name: ModelVersion,
+    rows: int,
+    members: Sequence[Pending],
+    inputs: Sequence[Joined],
+    extra: bytes,
+    lender: Lender | None = None,
 ) -> list[Data]:
-    """A batch as Frame.requests (see link.proto), in parts: members' bytes are copied but once, into the frame.
+    """A batch as Frame.requests (see link.proto), in parts: members' bytes are copied but once.
 
-    `extra`: further fields of the request, encoded.
+    Large inputs are copied into shared memory if `lender` has room, all else into the frame. `extra`: further fields
+    of the request, encoded.
     """
     parts: list[Data] = [
         _ID.pack(0x09, number)
@@ -60,8 +68,17 @@ def encoded(
         parts += [bytes_field(7, output.encode()) for output in members[0].wanted]
         parts.append(bytes_field(12, members[0].request_id.encode()))
     for name_, datatype, shape, pieces, size in inputs:
-        tensor = bytes_field(1, name_.encode()) + bytes_field(2, datatype.encode())
-        tensor += packed_field(3, shape) + tag(4, 2) + varint(size)
+        tensor = bytes_field(1, name_.encode()) + bytes_field(2, datatype.encode()) + packed_field(3, shape)
+        block = lender.lend(pieces, size) if lender is not None and size >= LEAST_BYTES else None
+        if block is not None:
+            parts.append(bytes_field(6, tensor + bytes_field(5, block)))
+            continue
+        tensor += tag(4, 2) + varint(size)
         parts.append(tag(6, 2) + varint(len(tensor) + size) + tensor)
-        parts += [b"".join(pieces)] if size <= _JOINED_BYTES else pieces
+        parts += [b"".join(pieces)] if size <= _JOINED_BYTES or any(map(_is_lent, pieces)) else pieces
     return [tag(2, 2) + varint(sum(map(len, parts))), *parts]
+
+
+def _is_lent(piece: Data) -> bool:
+    """Whether it lies in shared memory: the request may leave, and its block be written anew, before the frame does."""
+    return isinstance(piece, memoryview) and not isinstance(piece.obj, bytes)

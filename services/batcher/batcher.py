@@ -235,6 +235,7 @@ class Batcher:
     def retire(self, reason: str) -> list[Worker]:
         """Another batcher takes its place, and its workers: who waits is told, what runs is answered by the other."""
         self._tell_waiting(reason)
+        self._alarm.cancel()
         self.launcher.leave()
         workers, self.workers[:] = self.workers[:], []
         return workers

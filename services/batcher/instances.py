@@ -7,6 +7,7 @@ import structlog
 
 from services.batcher.batcher import Batcher
 from services.batcher.worker import Worker, WorkerFacts
+from services.chassis.arena import Arenas
 from services.chassis.link import Link, LinkClient
 from services.chassis.wire import signature_from_proto
 from services.core.batching_spec import Padding
@@ -29,19 +30,27 @@ class Instance:
     """One instance that is dialled; a LinkHandler for its link."""
 
     def __init__(
-        self, facts: WorkerFacts, address: str, versions: Versions, hello: link_pb2.Hello, clock: Callable[[], int]
+        self,
+        facts: WorkerFacts,
+        address: str,
+        versions: Versions,
+        hello: link_pb2.Hello,
+        arenas: Arenas,
+        clock: Callable[[], int],
     ) -> None:
         self.facts = facts
         self.worker: Worker | None = None
         self.is_retired = False
         self.on_idle: Callable[[], None] = lambda: None  # called when it is retired and done
         self._versions = versions
+        self._arenas = arenas
         self._clock = clock
         # No keepalive: a worker that computes is silent. The runtime watches for hangs, and its kill ends the link.
         self.client = LinkClient(address, self, hello, keepalive_s=0)
 
     def opened(self, link: Link) -> None:
-        self.worker = Worker(self.facts, link, self._clock)
+        link.lender = self._arenas.lender(link)
+        self.worker = Worker(self.facts, link, self._clock, link.lender)
         self.worker.accepting = not self.is_retired
         self._versions.batcher(self.facts).attach(self.worker)
         self._versions.changed()
@@ -85,11 +94,14 @@ class Instance:
 class Instances:
     """Follows the runtime's states."""
 
-    def __init__(self, versions: Versions, hello: link_pb2.Hello, spawn: Spawn, clock: Callable[[], int]) -> None:
+    def __init__(
+        self, versions: Versions, hello: link_pb2.Hello, arenas: Arenas, spawn: Spawn, clock: Callable[[], int]
+    ) -> None:
         self.by_id: dict[str, Instance] = {}
         self.expected = 0  # instances that are, or will be, ready
         self._versions = versions
         self._hello = hello
+        self._arenas = arenas
         self._spawn = spawn
         self._clock = clock
 
@@ -130,7 +142,9 @@ class Instances:
 
     def _dial(self, facts: WorkerFacts, socket: str) -> None:
         address = socket if socket.startswith("unix:") else f"unix:{socket}"
-        instance = self.by_id[facts.id] = Instance(facts, address, self._versions, self._hello, self._clock)
+        instance = self.by_id[facts.id] = Instance(
+            facts, address, self._versions, self._hello, self._arenas, self._clock
+        )
         instance.on_idle = self.sweep
         instance.client.start()
         log.info("instance_dialled", instance=facts.id, model=str(facts.name), slots=facts.slots)

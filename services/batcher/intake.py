@@ -2,7 +2,7 @@
 
 from services.batcher.buckets import Shapes
 from services.batcher.padding import Padder
-from services.batcher.quick_request import AnyRequest, QuickRequest
+from services.batcher.quick_request import AnyRequest, LentRequest, QuickRequest
 from services.core.errors import InvalidRequestError
 from services.core.known_headers import Data
 from services.core.signature import Given, Signature, check_inputs, row_bytes
@@ -72,7 +72,7 @@ class Intake:
                 layout.checked = self
         return [data], layout.inner, len(data)
 
-    def _read_checked(self, request: pb.Request, rows: int) -> Inputs:
+    def _read_checked(self, request: pb.Request | LentRequest, rows: int) -> Inputs:
         given = [Given(t.name, t.datatype, tuple(t.shape), t.data) for t in request.inputs]
         found = check_inputs(self.model, self.signature, given)
         if found != rows:
@@ -81,5 +81,5 @@ class Intake:
         ordered = [by_name[spec.name] for spec in self.signature.inputs]
         first = 1 if self.batches else 0
         inner = tuple(tuple(tensor.shape[first:]) for tensor in ordered)
-        inputs: list[Data] = [bytes(tensor.data) for tensor in ordered]
+        inputs: list[Data] = [tensor.data for tensor in ordered]
         return inputs, inner, sum(map(len, inputs))

@@ -261,7 +261,10 @@ class Lobby:
         if root.turn is not None:
             root.turn.skip()
             root.turn = None
-        root.caller.pending.pop(root.id, None)
+        caller = root.caller
+        caller.pending.pop(root.id, None)
+        if caller.lent:
+            caller.give_back(root.id)
         if self.door.closed:
             self.quiet()
 

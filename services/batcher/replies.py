@@ -34,8 +34,10 @@ def error_reply(
 
 
 def send_error(caller: Caller, reply: pb.Reply) -> None:
-    """Put an answer without outputs into the caller's outgoing frame."""
+    """Put an answer without outputs into the caller's outgoing frame; its request is done."""
     caller.link.frame_for(len(reply.message) + _ENVELOPE_BYTES).replies.append(reply)
+    if caller.lent:
+        caller.give_back(reply.id)
 
 
 class Layouts:
@@ -198,9 +200,11 @@ class Scatter:
         self.count += 1
         self.queue_ns += queue_ns
         self.scatter_ns += scatter_ns
-        number = pending.id
+        number, caller = pending.id, pending.caller
         pending.state = DONE
-        del pending.caller.pending[number]
+        del caller.pending[number]
+        if caller.lent:
+            caller.give_back(number)
         return NUMBERS.pack(
             ID, number, WAIT_US, self._wait_us, TOTAL_NS, now_ns - arrival_ns,
             STAGES_NS, STAGES_BYTES, queue_ns, *self.middle_ns, scatter_ns,

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from services.batcher.ordering import Order, Turn
 from services.batcher.policy import FOREVER_NS
+from services.chassis.arena import Borrower
 from services.chassis.link import Link
 from services.core.known_headers import Data
 
@@ -16,12 +17,17 @@ MAX_TRIES = 2
 
 
 class Caller:
-    """One peer's link and its requests in here, by id."""
+    """One peer's link and its requests in here, by id.
 
-    __slots__ = ("_orders", "link", "pending")
+    `lent`: by id too, the blocks of shared memory that hold their inputs; nearly always empty where tensors are small.
+    """
 
-    def __init__(self, link: Link) -> None:
+    __slots__ = ("_orders", "borrower", "lent", "link", "pending")
+
+    def __init__(self, link: Link, borrower: Borrower | None = None) -> None:
         self.link = link
+        self.borrower = borrower
+        self.lent = borrower.lent if borrower else {}
         self.pending: dict[int, Pending] = {}
         self._orders: dict[tuple[str, str], Order] = {}  # by model and version
 
@@ -31,6 +37,11 @@ class Caller:
         if order is None:
             order = self._orders[name] = Order(self.link.send_encoded)
         return order
+
+    def give_back(self, number: int) -> None:
+        """A request is done with its inputs: its answer is written, or there will be none."""
+        if self.borrower is not None:
+            self.borrower.give_back(number)
 
 
 class Pending:

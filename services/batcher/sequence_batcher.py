@@ -8,6 +8,7 @@ from services.batcher.assemble import Joined
 from services.batcher.batcher import Batcher, Parts
 from services.batcher.buckets import Bucket
 from services.batcher.device import Device
+from services.batcher.intake import Intake
 from services.batcher.launcher import Launcher
 from services.batcher.policy import BatchPolicy
 from services.batcher.recovery import Recovery
@@ -218,6 +219,11 @@ class SequenceBatcher(Batcher):
         """The link to `worker` is gone, and the state of its sequences."""
         self._close(worker, self._clock())
         super().detach(worker, reason)
+
+    def _intake(self, policy: BatchPolicy) -> Intake:
+        """What reads requests; nothing is filled up, even while a worker of before could."""
+        self._pad_to = None
+        return super()._intake(policy)
 
     def retire(self, reason: str) -> list[Worker]:
         """Another batcher takes its place."""

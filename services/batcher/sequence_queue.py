@@ -38,6 +38,7 @@ class SequenceQueue(Queue):
         pending.bucket.rows += pending.cost
         self.rows += pending.cost
         self.size += pending.size
+        self.count += 1
         name, start, end = self._steps.pop(pending)
         table = self.table
         self._sequences[pending] = table.add(name, pending, pending.caller, pending.arrival_ns, start=start, end=end)

@@ -1,16 +1,20 @@
 """The links of routers and shadow comparators: frames in, offers and cancels out."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
+import structlog
+
 from services.batcher.batcher import Batcher
-from services.batcher.quick_request import AnyRequest, RequestReader, key_of
+from services.batcher.quick_request import AnyRequest, BrokenRequest, RequestReader, key_of, with_blocks
 from services.batcher.replies import error_reply, send_error
 from services.batcher.request import Caller
+from services.chassis.arena import Borrower
 from services.chassis.link import Link
-from services.core.errors import UNAVAILABLE
+from services.core.errors import INTERNAL, UNAVAILABLE
 from turnout.v1 import link_pb2 as pb
 
+log = structlog.get_logger()
 _MOST_UNREAD_BYTES = 64 << 20  # answers a peer has not read; beyond, its requests are refused
 _RETRY_US = 1_000_000
 
@@ -30,8 +34,9 @@ class CallerLinks:
         return len(self._callers)
 
     def opened(self, link: Link) -> None:
-        caller = self._callers[link] = Caller(link)
-        link.read_encoded = partial(self._read_encoded, caller)
+        link.borrower = borrower = Borrower(link)
+        caller = self._callers[link] = Caller(link, borrower)
+        link.read_encoded = partial(self._read_encoded, caller, borrower)
         self._tell(link)
 
     def tell(self, serving: pb.Serving) -> None:
@@ -40,9 +45,9 @@ class CallerLinks:
         for link in self._callers:
             self._tell(link)
 
-    def _read_encoded(self, caller: Caller, frame: bytes) -> bytes:
+    def _read_encoded(self, caller: Caller, borrower: Borrower, frame: bytes) -> bytes:
         """Take a frame that holds nothing but requests; another is parsed as usual, whole."""
-        requests = self._reader.read(frame)
+        requests = self._reader.read(frame, borrower)
         if requests is None:
             return frame
         now_ns = self._clock()
@@ -56,7 +61,10 @@ class CallerLinks:
             return
         now_ns = self._clock()
         requests, cancels = frame.requests, frame.cancels
-        touched = self._offer(caller, requests[:], now_ns) if requests else ()
+        touched: Sequence[Batcher] = ()
+        if requests:
+            borrower = caller.borrower
+            touched = self._offer(caller, [with_blocks(request, borrower) for request in requests[:]], now_ns)
         if cancels:  # after the requests: one may be cancelled in the frame that brought it
             for number in cancels:
                 pending = caller.pending.get(number)
@@ -73,7 +81,7 @@ class CallerLinks:
             for pending in list(caller.pending.values()):
                 pending.home.cancel(pending)
 
-    def _offer(self, caller: Caller, requests: Iterable[AnyRequest], now_ns: int) -> list[Batcher]:
+    def _offer(self, caller: Caller, requests: Iterable[AnyRequest | BrokenRequest], now_ns: int) -> list[Batcher]:
         """Queue or refuse them all; the batchers that have something new."""
         batchers, waiting = self._batchers, caller.pending
         touched: list[Batcher] = []
@@ -81,7 +89,7 @@ class CallerLinks:
         unread = caller.link.queued_bytes > _MOST_UNREAD_BYTES
         for request in requests:
             batcher = batchers.get(key_of(request))
-            if batcher is None or unread:
+            if batcher is None or unread or isinstance(request, BrokenRequest):
                 self._refuse(caller, request, unread=unread)
                 continue
             number = request.id
@@ -95,8 +103,12 @@ class CallerLinks:
                     touched.append(batcher)
         return touched
 
-    def _refuse(self, caller: Caller, request: AnyRequest, *, unread: bool) -> None:
+    def _refuse(self, caller: Caller, request: AnyRequest | BrokenRequest, *, unread: bool) -> None:
         self.refused += 1
+        if isinstance(request, BrokenRequest):
+            log.error("block_refused", peer=caller.link.peer.instance, reason=request.message)
+            send_error(caller, error_reply(request.id, INTERNAL, request.message))
+            return
         model, version = key_of(request)
         message = f"{model}/{version} is not served here"
         if unread:

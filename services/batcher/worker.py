@@ -7,6 +7,7 @@ from services.batcher.assemble import Joined, encoded, joined
 from services.batcher.request import Pending
 from services.batcher.search import Search
 from services.batcher.service_time import ServiceTime
+from services.chassis.arena import Lender
 from services.chassis.link import Link
 from services.core.batching_spec import Padding
 from services.core.names import ModelVersion
@@ -76,6 +77,7 @@ class Worker:
 
     __slots__ = (
         "_clock",
+        "_lender",
         "_link",
         "_next",
         "_way_ns",
@@ -88,7 +90,7 @@ class Worker:
         "seated",
     )
 
-    def __init__(self, facts: WorkerFacts, link: Link, clock: Callable[[], int]) -> None:
+    def __init__(self, facts: WorkerFacts, link: Link, clock: Callable[[], int], lender: Lender | None = None) -> None:
         self.facts = facts
         self.accepting = True
         self.in_flight: dict[int, Batch] = {}
@@ -97,6 +99,7 @@ class Worker:
         self.seated: Sized = ()  # sequences that have their state there
         self.over: list[int] = []  # numbers of sequences whose state it may forget, and was not told of
         self._link = link
+        self._lender = lender
         self._clock = clock
         self._next = 1
         self._way_ns: float = _MOST_LEAD_NS - _TIMER_NS  # to the worker and back
@@ -132,7 +135,8 @@ class Worker:
         number, self._next = self._next, self._next + 1
         self.in_flight[number] = batch
         inputs = batch.inputs(facts.signature)
-        self._link.send_encoded(*encoded(number, facts.name, batch.rows, batch.members, inputs, batch.extra()))
+        parts = encoded(number, facts.name, batch.rows, batch.members, inputs, batch.extra(), self._lender)
+        self._link.send_encoded(*parts)
         batch.sent_ns = self._clock()
         self.busy_until_ns = max(self.busy_until_ns, batch.sent_ns) + batch.expected_ns
 

@@ -14,6 +14,7 @@ import uvloop
 
 from services.chassis import logs, process
 from services.chassis.app import App, make_instance
+from services.chassis.arena import reap
 from services.chassis.config import BadConfigError, ServiceConfig
 from services.chassis.listening import CannotListenError
 from services.chassis.ops import OpsServer
@@ -64,6 +65,7 @@ async def serve(service: str, config: C, build: Build[C]) -> int:
     instance = config.instance or make_instance()
     logs.set_up(config.log_level, service=service, instance=instance)
     app = App(service, config, instance)
+    reap()
     ops = OpsServer(app.registry, app.heartbeat, app.readiness)
     _stop_on_signals(app)
     background: list[asyncio.Task[None]] = []

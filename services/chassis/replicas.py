@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 import structlog
 
+from services.chassis.arena import Arenas
 from services.chassis.etcd import Change
-from services.chassis.link import Link, LinkClient
+from services.chassis.link import Link, LinkClient, is_unix
 from services.chassis.quick_reply import AnyReply, ReplyReader
 from services.core import keys
 from services.core.errors import UNAVAILABLE
@@ -32,7 +33,9 @@ _MAX_QUEUED_BYTES = 128 << 20  # written to one replica and not yet taken; past 
 class Replica:
     """One pod as its caller sees it: a link, what it serves, and what is in flight on it."""
 
-    def __init__(self, address: str, hello: pb.Hello, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self, address: str, hello: pb.Hello, on_change: Callable[[], None], arenas: Arenas | None = None
+    ) -> None:
         self.name = address
         self.serving: dict[tuple[str, str], pb.Served] = {}
         self.outstanding_rows = 0
@@ -40,6 +43,7 @@ class Replica:
         self.named_by: set[str] = set()  # endpoint keys
         self._address = address
         self._on_change = on_change
+        self._arenas = arenas if is_unix(address) else None  # over TCP it may be on another host
         self._link: Link | None = None
         self._pending: dict[int, tuple[OnReply, int]] = {}
         self._next_id = 0
@@ -85,6 +89,13 @@ class Replica:
         link.send_encoded(head, _ID_AND_DEADLINE.pack(_ID_TAG, number, _DEADLINE_TAG, deadline_us), rest, data)
         return number
 
+    def lend(self, data: bytes | memoryview) -> bytes | None:
+        """Write a tensor into shared memory; the encoded Block that stands for it, or None: send it as bytes."""
+        link = self._link
+        if link is None or link.lender is None:
+            return None
+        return link.lender.lend((data,), len(data))
+
     def cancel(self, request_id: int) -> None:
         """Nobody waits for this answer: it is dropped when it comes, and the work is not begun if it can be helped."""
         entry = self._pending.pop(request_id, None)
@@ -102,6 +113,8 @@ class Replica:
     def opened(self, link: Link) -> None:
         self._link = link
         link.read_encoded = self._read_encoded
+        if self._arenas is not None:
+            link.lender = self._arenas.lender(link)
         self.is_draining = False
         self.name = link.peer.instance or self._address
 
@@ -145,7 +158,8 @@ class Replica:
 class Replicas:
     """Every replica that endpoints/ names. `on_change` is called when what can be served changes."""
 
-    def __init__(self, hello: pb.Hello, host: str, on_change: Callable[[], None]) -> None:
+    def __init__(self, hello: pb.Hello, host: str, on_change: Callable[[], None], arenas: Arenas | None = None) -> None:
+        self._arenas = arenas  # for large tensors to replicas on this host; None = as bytes
         self._hello = hello
         self._host = host
         self._on_change = on_change
@@ -214,7 +228,7 @@ class Replicas:
         address = dial_address(endpoint, self._host)
         replica = self._by_address.get(address)
         if replica is None:
-            replica = self._by_address[address] = Replica(address, self._hello, self._changed)
+            replica = self._by_address[address] = Replica(address, self._hello, self._changed, self._arenas)
         replica.named_by.add(key)
         self._addresses[key] = address
 

@@ -1,5 +1,7 @@
 """The protobuf wire format, as far as hot paths write it themselves: varints, tags, length-delimited fields."""
 
+import struct
+
 _TABLE = tuple(bytes((n,)) if n < 128 else bytes((n & 127 | 128, n >> 7)) for n in range(1 << 14))
 
 
@@ -33,3 +35,8 @@ def bytes_field(field: int, data: bytes) -> bytes:
 def packed_field(field: int, numbers: list[int]) -> bytes:
     """A packed repeated field of non-negative integers."""
     return bytes_field(field, b"".join([varint(number) for number in numbers]))
+
+
+def packed_fixed64_field(field: int, numbers: list[int]) -> bytes:
+    """A packed repeated fixed64 field."""
+    return bytes_field(field, struct.pack(f"<{len(numbers)}Q", *numbers))

@@ -12,6 +12,7 @@ from grpc_reflection.v1alpha import reflection
 
 from inference import grpc_service_pb2_grpc
 from services.chassis.app import App, release
+from services.chassis.arena import Arenas
 from services.chassis.front import NativeFront, open_front
 from services.chassis.grpc_server import grpc_server
 from services.router.catalogue import Catalogue
@@ -40,7 +41,9 @@ async def build(config: RouterConfig, app: App) -> AsyncIterator[None]:
     table = Table(metrics.follow)
     features = Features(app.hello, app.host, perf_counter_ns)
     comparators = Comparators(app.hello, app.host)
-    state = State(app, table, metrics, [features.peers, comparators.peers])
+    arenas = Arenas(config.shared_memory_bytes)
+    app.registry.register(arenas)
+    state = State(app, table, metrics, [features.peers, comparators.peers], arenas)
     keeper = TraceKeeper(app.traces, slow_ms=config.slow_ms, ratio=config.trace_ratio)
     dispatcher = Dispatcher(
         table,

@@ -30,14 +30,7 @@ from services.router.mirror import Mirrors
 from services.router.retry import RetryBudget
 from services.router.routing_key import HEADER as ROUTING_KEY
 from services.router.routing_key import routing_key
-from services.router.sending import (
-    check_parameters,
-    drop_entity_inputs,
-    has_extras,
-    refuse_the_hopeless,
-    retry_after_s,
-    send_message,
-)
+from services.router.sending import check_parameters, drop_entity_inputs, refuse_the_hopeless, retry_after_s, send
 from services.router.table import Table
 from services.router.tracing import TraceKeeper
 from turnout.v1 import feature_pb2, link_pb2
@@ -169,11 +162,7 @@ class Dispatcher:
         if left_us <= 0:
             raise DeadlineExceededError("the deadline passed before the request could be sent")
         flight.replica = replica
-        if flight.template is not None and not has_extras(flight):
-            plan, data = flight.template.plan(target, flight.data), flight.data
-            flight.remote_id = replica.send_encoded(plan.rows, plan.head, left_us, plan.rest, data, flight.replied)
-        else:
-            send_message(flight, replica, left_us)
+        send(flight, replica, left_us)
 
     # -- after the send
 

@@ -1,24 +1,39 @@
 """A flight as a Request on its replica's link."""
 
+from services.chassis.arena import LEAST_BYTES
 from services.chassis.replicas import Replica
 from services.core.errors import UNAVAILABLE, InvalidRequestError, OverloadedError
 from services.router.flight import REQUEST_ID, Flight
 from services.router.inference import Inference, Step
-from turnout.v1 import feature_pb2, link_pb2
+from turnout.v1 import feature_pb2, link_pb2, tensor_pb2
 
 
-def send_message(flight: Flight, replica: Replica, left_us: int) -> None:
+def send(flight: Flight, replica: Replica, left_us: int) -> None:
+    """Send a flight to `replica`: large tensors through shared memory where it is on this host."""
+    template = flight.template
+    if template is None or _has_extras(flight):
+        _send_message(flight, replica, left_us)
+        return
+    rows, head, rest, lent = template.plan(flight.target, flight.data)
+    data = flight.data
+    if lent is not None:
+        block = replica.lend(data)
+        if block is not None:
+            (head, rest), data = lent, block
+    flight.remote_id = replica.send_encoded(rows, head, left_us, rest, data, flight.replied)
+
+
+def _send_message(flight: Flight, replica: Replica, left_us: int) -> None:
     """Send what no template covers: several inputs, features, parameters, a second try."""
     target, inference = flight.target, flight.inference
-    request = replica.request(flight.rows, inference.size_bytes + 200, flight.replied)
+    inputs, size_bytes = _tensors(flight, replica)
+    request = replica.request(flight.rows, size_bytes + 200, flight.replied)
     flight.remote_id = request.id
     request.model = target.model
     request.version = target.version
     request.rows = flight.rows
     request.deadline_us = left_us
-    add = request.inputs.add
-    for name, datatype, shape, data in flight.inputs():
-        add(name=name, datatype=datatype, shape=shape, data=data)
+    request.inputs.extend(inputs)
     if flight.filled is not None:
         request.inputs.extend(flight.filled)
     if inference.outputs:
@@ -32,6 +47,20 @@ def send_message(flight: Flight, replica: Replica, left_us: int) -> None:
     if flight.traceparent:
         request.traceparent = flight.traceparent
     request.request_id = flight.request_id
+
+
+def _tensors(flight: Flight, replica: Replica) -> tuple[list[tensor_pb2.Tensor], int]:
+    """The caller's inputs, and the bytes of the message that they will be in."""
+    tensors, size_bytes = [], flight.inference.size_bytes
+    for name, datatype, shape, data in flight.inputs():
+        block = replica.lend(data) if len(data) >= LEAST_BYTES else None
+        if block is None:
+            tensors.append(tensor_pb2.Tensor(name=name, datatype=datatype, shape=shape, data=bytes(data)))
+        else:
+            place = tensor_pb2.Block.FromString(block)
+            tensors.append(tensor_pb2.Tensor(name=name, datatype=datatype, shape=shape, block=place))
+            size_bytes -= len(data)
+    return tensors, size_bytes
 
 
 def _copy_parameters(request: link_pb2.Request, inference: Inference) -> None:
@@ -69,7 +98,7 @@ def drop_entity_inputs(flight: Flight) -> None:
         flight.inference, flight.template = flight.inference._replace(inputs=inputs), None
 
 
-def has_extras(flight: Flight) -> bool:
+def _has_extras(flight: Flight) -> bool:
     """Whether there is more to send than a template's one input."""
     return bool(
         flight.filled or flight.tries or flight.traceparent or flight.inference.outputs or REQUEST_ID in flight.headers

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 import structlog
 
 from services.chassis.app import App
+from services.chassis.arena import Arenas
 from services.chassis.etcd import Change, Mirror
 from services.chassis.etcd.errors import EtcdError
 from services.chassis.peers import Peers
@@ -31,7 +32,7 @@ _AGE_S = 5.0
 class State:
     """Follows etcd and the links; rebuilds the table once a turn, whatever changed."""
 
-    def __init__(self, app: App, table: Table, metrics: RouterMetrics, peers: Iterable[Peers]) -> None:
+    def __init__(self, app: App, table: Table, metrics: RouterMetrics, peers: Iterable[Peers], arenas: Arenas) -> None:
         self._app = app
         self._table = table
         self._metrics = metrics
@@ -42,7 +43,7 @@ class State:
         self._once_ready: set[str] = set()
         self._searched: set[tuple[str, int]] = set()
         self.listeners: list[Callable[[], None]] = []
-        self.replicas = Replicas(app.hello, app.host, self._changed)
+        self.replicas = Replicas(app.hello, app.host, self._changed, arenas)
         snapshot = app.config.data_dir / f"router-{app.config.instance or 'snapshot'}.json"
         self.mirror = Mirror(app.etcd, PREFIXES, self._take, snapshot=snapshot, log=app.log)
 

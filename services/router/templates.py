@@ -7,6 +7,7 @@ instead of 9 µs for parsing, checking and encoding (docs/adr/0005).
 
 from typing import NamedTuple
 
+from services.chassis.arena import BLOCK_BYTES, LEAST_BYTES
 from services.core.errors import InvalidRequestError
 from services.core.known_headers import KnownHeaders
 from services.core.protowire import bytes_field, packed_field, tag, varint, varint_field
@@ -18,15 +19,20 @@ from services.router.table import Target
 
 _RAW = tag(7, 2)  # ModelInferRequest.raw_input_contents
 _FIXED_BYTES = 18  # Request.id and deadline_us: two fixed64 fields
+_DATA, _BLOCK = 4, 5  # Tensor.data and Tensor.block
 _MAX_PLANS = 8
 
 
 class Plan(NamedTuple):
-    """How a template's request is sent to one target: `head`, 18 bytes of id and deadline, `rest`, the data."""
+    """How a template's request is sent to one target: `head`, 18 bytes of id and deadline, `rest`, the data.
+
+    `lent`: the same when a block of shared memory stands for the data; None for data that is too small for that.
+    """
 
     rows: int
     head: bytes
     rest: bytes
+    lent: tuple[bytes, bytes] | None  # head, rest
 
 
 class Template:
@@ -52,19 +58,26 @@ class Template:
 
 
 def _encode(given: Given, target: Target, rows: int, data_bytes: int) -> Plan:
-    """Everything of Frame.requests but what changes; field numbers as in turnout/v1/link.proto and tensor.proto."""
+    lent = _around(given, target, rows, _BLOCK, BLOCK_BYTES) if data_bytes >= LEAST_BYTES else None
+    return Plan(rows, *_around(given, target, rows, _DATA, data_bytes), lent)
+
+
+def _around(given: Given, target: Target, rows: int, last: int, last_bytes: int) -> tuple[bytes, bytes]:
+    """Everything of Frame.requests but what changes; field numbers as in turnout/v1/link.proto and tensor.proto.
+
+    What stands before id and deadline, and what stands between them and the tensor's `last` field of `last_bytes`.
+    """
     tensor = bytes_field(1, given.name.encode()) + bytes_field(2, given.datatype.encode())
-    tensor += packed_field(3, list(given.shape)) + tag(4, 2) + varint(data_bytes)
+    tensor += packed_field(3, list(given.shape)) + tag(last, 2) + varint(last_bytes)
     rest = (
         bytes_field(2, target.model.encode())
         + bytes_field(3, target.version.encode())
         + varint_field(4, rows)
         + tag(6, 2)
-        + varint(len(tensor) + data_bytes)
+        + varint(len(tensor) + last_bytes)
         + tensor
     )
-    head = tag(2, 2) + varint(_FIXED_BYTES + len(rest) + data_bytes)
-    return Plan(rows, head, rest)
+    return tag(2, 2) + varint(_FIXED_BYTES + len(rest) + last_bytes), rest
 
 
 def _first_data(payload: bytes) -> bytes | None:

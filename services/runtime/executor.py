@@ -11,6 +11,7 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
+from services.chassis.arena import BlockError, Borrower
 from services.chassis.framing import MAX_OUTPUT_BYTES
 from services.chassis.link import Link
 from services.core.arrays import NUMPY_DTYPE, decode, encode
@@ -27,6 +28,7 @@ from services.core.tensor import BYTES
 from services.runtime.backends import Backend
 from services.runtime.faults import describe
 from services.runtime.job import Job
+from services.runtime.leases import Leases, Views, generations_of, views_of
 from services.runtime.sequence_state import LostStateError, SequenceStates
 from services.runtime.stamp import Stamp
 from turnout.v1 import link_pb2 as pb
@@ -34,6 +36,7 @@ from turnout.v1 import link_pb2 as pb
 _MAX_WAITING = 256  # batches; peers send at most `slots` each
 _TRACEBACKS_EVERY_S = 1.0
 _ENVELOPE_BYTES = 128  # a reply or tensor beside its data
+_NO_VIEWS: Views = {}
 
 log = structlog.get_logger()
 
@@ -66,6 +69,7 @@ class Executor:
             self._inputs = {name: kind for name, kind in self._inputs.items() if name not in self._states.inputs}
             self._outputs = [name for name in self._outputs if name not in self._states.outputs]
         self._waiting: deque[tuple[Link, pb.Request]] = deque()
+        self._leases = Leases()
         self._is_scheduled = False
         self._last_traceback_s = float("-inf")
         self._loop = asyncio.get_running_loop()
@@ -75,6 +79,7 @@ class Executor:
 
     def opened(self, link: Link) -> None:
         self.links.add(link)
+        link.borrower = Borrower(link)
         self.all_closed.clear()
 
     def closed(self, link: Link, reason: str) -> None:
@@ -82,21 +87,32 @@ class Executor:
         if self._states is not None:
             self._states.forget(link)
         self._waiting = deque(entry for entry in self._waiting if entry[0] is not link)
+        self._leases.forget(link)
         if not self.links:
             self.all_closed.set()
         log.debug("link_closed", peer=link.peer.instance, reason=reason)
 
     def received(self, link: Link, frame: pb.Frame) -> None:
         if frame.cancels:
-            gone = set(frame.cancels)
-            self._waiting = deque(entry for entry in self._waiting if entry[0] is not link or entry[1].id not in gone)
+            self._cancel(link, set(frame.cancels))
         for request in frame.requests:
             if len(self._waiting) >= _MAX_WAITING:
                 self._refuse(link, request, UNAVAILABLE, f"over {_MAX_WAITING} batches wait for this worker")
+                link.release(generations_of(request))
             else:
                 self._waiting.append((link, request))
         if self._waiting and not self._is_scheduled:
             self._next()
+
+    def _cancel(self, link: Link, numbers: set[int]) -> None:
+        """Batches that still wait are not run."""
+        kept: deque[tuple[Link, pb.Request]] = deque()
+        for entry in self._waiting:
+            if entry[0] is link and entry[1].id in numbers:
+                link.release(generations_of(entry[1]))
+            else:
+                kept.append(entry)
+        self._waiting = kept
 
     def _next(self) -> None:
         """Run one batch; the next one has its own turn, so that this one's reply leaves first."""
@@ -111,13 +127,29 @@ class Executor:
             self._loop.call_soon(self._next)
 
     def _execute(self, link: Link, request: pb.Request) -> None:
-        self._run_one(link, request)
+        self._borrow(link, request)
         if self._states is not None:
             self._states.close(link, request.sequence_rows[:])
 
-    def _run_one(self, link: Link, request: pb.Request) -> None:
+    def _borrow(self, link: Link, request: pb.Request) -> None:
+        """Run a batch; what of it lies in shared memory is given back after it."""
+        borrower = link.borrower
+        if borrower is None or not borrower.is_open:
+            self._run_batch(link, request, _NO_VIEWS)
+            return
         try:
-            inputs = self._decode(request)
+            views = views_of(request, borrower)
+        except BlockError as error:
+            log.warning("block_refused", peer=link.peer.instance, reason=str(error))
+            self._refuse(link, request, INTERNAL, f"an input of the batch could not be read: {error}")
+            return
+        self._run_batch(link, request, views)
+        if views:
+            self._leases.end(link, views)
+
+    def _run_batch(self, link: Link, request: pb.Request, views: Views) -> None:
+        try:
+            inputs = self._decode(request, views)
             if self._states is not None:
                 inputs |= self._states_before(link, request)
         except _BadBatchError as error:
@@ -136,7 +168,7 @@ class Executor:
         finally:
             self._stamp.end(time.monotonic_ns())
 
-    def _decode(self, request: pb.Request) -> dict[str, NDArray]:
+    def _decode(self, request: pb.Request, views: Views) -> dict[str, NDArray]:
         job = self._job
         if request.digest and request.digest != job.digest:
             raise _BadBatchError(FAILED_PRECONDITION, f"digest {request.digest} was asked for, this is {job.digest}")
@@ -153,11 +185,12 @@ class Executor:
             if tensor.datatype != datatype:
                 raise _BadBatchError(INVALID_ARGUMENT, f"input {name!r} is {datatype}, not {tensor.datatype}")
             shape = tuple(tensor.shape)
+            data = views[name][0].data if name in views else tensor.data
             try:
                 if dtype is None:
-                    arrays[name] = decode(datatype, shape, tensor.data)
+                    arrays[name] = decode(datatype, shape, data)
                 else:
-                    arrays[name] = np.frombuffer(tensor.data, dtype).reshape(shape)
+                    arrays[name] = np.frombuffer(data, dtype).reshape(shape)
             except ValueError as error:
                 raise _BadBatchError(INVALID_ARGUMENT, f"input {name!r}: {error}") from None
         if len(arrays) != len(known):

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import re
 import signal
 import socket
 import sys
@@ -20,7 +21,7 @@ from services.runtime.stamp import Stamp
 from turnout.v1 import runtime_pb2 as pb
 
 _CHUNK_BYTES = 64 << 10
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_MEMORY = re.compile(r"^(VmRSS|RssShmem):\s+(\d+) kB$", re.MULTILINE)
 _THREAD_COUNTS = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -87,11 +88,13 @@ class WorkerProcess:
         return await report.receive(self._reader)
 
     def memory_bytes(self) -> int:
-        """Resident memory; 0 when it is gone."""
+        """Resident memory but for what it shares with its batcher; 0 when it is gone."""
         try:
-            return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * _PAGE_BYTES
-        except (OSError, IndexError):
+            status = Path(f"/proc/{self.pid}/status").read_text()
+        except OSError:
             return 0
+        found = dict(_MEMORY.findall(status))
+        return (int(found.get("VmRSS", 0)) - int(found.get("RssShmem", 0))) << 10
 
     def busy_ms(self) -> float:
         """How long the batch in progress has run; 0 when there is none."""

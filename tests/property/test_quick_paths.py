@@ -1,12 +1,21 @@
 """What is read without protobuf is exactly what protobuf reads."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.batcher.quick_request import QuickRequest, RequestReader, key_of
+from services.batcher.quick_request import (
+    BrokenRequest,
+    LentRequest,
+    QuickRequest,
+    RequestReader,
+    key_of,
+    with_blocks,
+)
 from services.chassis.quick_reply import QuickReply, ReplyReader, whole
 from services.core.known_headers import field_end
 from services.core.protowire import tag, varint
+from tests.support.lending import Pair
 from turnout.v1 import link_pb2 as pb
 
 FIXED = st.integers(0, 2**64 - 1)
@@ -90,6 +99,73 @@ def test_replies_read_quickly_are_the_replies_sent(sent: list[pb.Reply], behind:
             assert (quick.id, quick.code, quick.total_ns) == (reply.id, reply.code, reply.total_ns)
             assert (quick.expected_wait_us, list(quick.stages_ns)) == (reply.expected_wait_us, list(reply.stages_ns))
             assert (bytes(quick.data), quick.layout.digest) == (reply.outputs[0].data, reply.digest)
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    pair = Pair(tmp_path_factory.mktemp("arena"))
+    pair.prove()
+    return pair
+
+
+@given(sent=st.lists(st.tuples(requests(), st.booleans()), max_size=12), behind=st.sampled_from([b"", b"\x20\x07"]))
+def test_requests_in_shared_memory_are_read_as_if_they_had_come_along(
+    pair: Pair, sent: list[tuple[pb.Request, bool]], behind: bytes
+) -> None:
+    for number, (request, _) in enumerate(sent, 1):
+        request.id = number
+    moved = [pair.move(pb.Request.FromString(r.SerializeToString())) if is_lent else r for r, is_lent in sent]
+    frame = framed(2, [encoded_request(request) for request in moved]) + behind
+    read = RequestReader().read(frame, pair.borrower)
+    if read is None:
+        read = [with_blocks(request, pair.borrower) for request in pb.Frame.FromString(frame).requests]
+
+    for got, (request, is_lent) in zip(read, sent, strict=True):
+        assert not isinstance(got, BrokenRequest)
+        assert (got.id, got.deadline_us, got.rows, got.tries) == (
+            request.id,
+            request.deadline_us,
+            request.rows,
+            request.tries,
+        )
+        inputs = [got.layout.given._replace(data=got.data)] if isinstance(got, QuickRequest) else got.inputs
+        assert [(t.name, bytes(t.data)) for t in inputs] == [(t.name, t.data) for t in request.inputs]
+        assert (got.id in pair.borrower.lent) == bool(is_lent and request.inputs)
+        pair.borrower.give_back(got.id)
+    assert pair.lender.blocks == 0
+
+
+def test_the_second_request_in_shared_memory_is_read_quickly_and_without_a_copy(pair: Pair) -> None:
+    reader = RequestReader()
+    kinds = []
+    for number in (1, 2, 3):
+        request = pb.Request(id=number, deadline_us=5, model="m", version="1", rows=1)
+        request.inputs.add(name="x", datatype="FP32", shape=[1, 1], data=b"abcd")
+        (got,) = reader.read(framed(2, [encoded_request(pair.move(request))]), pair.borrower) or ()
+        kinds.append(type(got))
+        pair.borrower.give_back(number)
+
+    assert kinds == [LentRequest, QuickRequest, QuickRequest]
+    assert isinstance(got, QuickRequest)
+    assert isinstance(got.data, memoryview)
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+def test_a_request_whose_block_is_not_there_is_read_as_broken(pair: Pair, *, is_known: bool) -> None:
+    reader = RequestReader()
+    requests = [pb.Request(id=number, deadline_us=5, model="m", version="1", rows=1) for number in (1, 2)]
+    for request in requests:
+        request.inputs.add(name="x", datatype="FP32", shape=[1, 1], data=b"abcd")
+        pair.move(request)
+    if is_known:
+        reader.read(framed(2, [encoded_request(requests[0])]), pair.borrower)
+    requests[1].inputs[0].block.generation += 7
+    (got,) = reader.read(framed(2, [encoded_request(requests[1])]), pair.borrower) or ()
+
+    assert isinstance(got, BrokenRequest)
+    assert got.id == 2
+    assert "not generation" in got.message
+    assert 2 not in pair.borrower.lent
 
 
 @given(sent=st.lists(requests(), max_size=12))

@@ -259,6 +259,13 @@ class PuppetPod:
         self._link.start()
         await self.router.until(lambda: self.router.link)
 
+    async def hang_up(self) -> None:
+        """End the router's link."""
+        if self._link is not None:
+            await self._link.close()
+            self._link = None
+        await self.router.until(lambda: self.router.link is None)
+
     async def add_worker(self) -> PuppetWorker:
         worker = PuppetWorker(f"w{len(self.workers)}")
         hello = pb.Hello(service="runtime", instance=worker.id, protocol=1)

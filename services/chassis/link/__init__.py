@@ -4,7 +4,7 @@ All envelopes that become ready in one turn of the event loop travel in one fram
 """
 
 from services.chassis.link.client import LinkClient
-from services.chassis.link.connection import FRAME_BYTES, KEEPALIVE_S, PROTOCOL, Link, LinkHandler
+from services.chassis.link.connection import FRAME_BYTES, KEEPALIVE_S, PROTOCOL, Link, LinkHandler, is_unix
 from services.chassis.link.server import LinkServer, Unary, listen
 
 __all__ = [
@@ -16,5 +16,6 @@ __all__ = [
     "LinkHandler",
     "LinkServer",
     "Unary",
+    "is_unix",
     "listen",
 ]

@@ -1,19 +1,22 @@
 """One link, either end: frames gathered, cut, sent, and handed over as they come."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 import structlog
 from google.protobuf.message import DecodeError
 from ngh2 import Role
 
+from services.chassis.arena import Borrower, Lender
 from services.chassis.http2 import Data, Headers, Http2
+from services.core.protowire import packed_fixed64_field
 from turnout.v1 import link_pb2 as pb
 
 PROTOCOL = 1
 OPEN, BULK = "/turnout.v1.Link/Open", "/turnout.v1.Link/Bulk"
 FRAME_BYTES = 256 << 10  # a frame is cut here, and a larger envelope takes the bulk stream
 KEEPALIVE_S = 2.0
+_RELEASES = 11  # Frame.releases
 
 log = structlog.get_logger()
 
@@ -43,7 +46,10 @@ class Link:
         self._is_frame_used = False
         self._bulk: list[tuple[Data, ...] | pb.Frame] = []
         self._encoded: list[Data] = []
+        self._released: list[int] = []
         self._is_open = False
+        self.lender: Lender | None = None  # large tensors may go through shared memory: see services.chassis.arena
+        self.borrower: Borrower | None = None  # they may come so
         self.read_encoded: Callable[[bytes], bytes] | None = None  # sees a frame's bytes first; gives what it left
         self.on_lost: Callable[[Link, str], None] | None = None
         self.on_other: Callable[[Link, int, str], None] | None = None
@@ -92,6 +98,23 @@ class Link:
         """Write out what is queued, then close; the handler hears `closed`."""
         self._http2.close(reason)
 
+    # -- shared memory
+
+    def offer_arena(self, name: str) -> None:
+        """Say where large tensors could lie; the peer proves that it sees them there."""
+        hello = self.frame_for(len(name) + 100).hello
+        hello.CopyFrom(self._hello)
+        hello.arena = name
+
+    def answer_arena(self, nonce: bytes) -> None:
+        """The proof; empty = this end does not see the arena."""
+        self.frame_for(len(nonce) + 4).arena_opened.nonce = nonce
+
+    def release(self, generations: Iterable[int]) -> None:
+        """Give blocks back; that is said behind all else that this turn sends."""
+        self._released += generations
+        self._http2.schedule_flush()
+
     # -- what Http2 calls
 
     def connected(self) -> None:
@@ -138,14 +161,19 @@ class Link:
         except Exception as error:  # noqa: BLE001 - it is logged, and ends this link only
             self._failed(error)
             return
+        self._handle(stream, frame)
+
+    def _handle(self, stream: int, frame: pb.Frame) -> None:
         if frame.HasField("hello"):
             self._greeted(stream, frame.hello)
         elif not self._is_open:
             self._http2.abort("the peer sent a frame before its Hello")
             return
         try:
+            if self.lender is not None:
+                self._lent(self.lender, frame)
             self._handler.received(self, frame)
-        except Exception as error:  # noqa: BLE001 - likewise
+        except Exception as error:  # noqa: BLE001 - it is logged, and ends this link only
             self._failed(error)
 
     def _failed(self, error: Exception) -> None:
@@ -162,6 +190,9 @@ class Link:
         was_open, self._is_open = self._is_open, False
         if was_open:
             self._handler.closed(self, reason)
+        for end in (self.lender, self.borrower):
+            if end is not None:
+                end.close()
         if self.on_lost is not None:
             self.on_lost(self, reason)
 
@@ -177,8 +208,22 @@ class Link:
             self.peer = hello
             self._is_open = True
             self._handler.opened(self)
+        if hello.arena and self.borrower is not None:
+            self.borrower.offered(hello.arena)
+
+    @staticmethod
+    def _lent(lender: Lender, frame: pb.Frame) -> None:
+        """What a frame says to the lender of this end."""
+        if frame.releases:
+            lender.released(frame.releases)
+        if frame.HasField("arena_opened"):
+            lender.proven(frame.arena_opened.nonce)
 
     def _gather(self) -> None:
+        if self._released:
+            self._encoded.append(packed_fixed64_field(_RELEASES, self._released))
+            self._frame_bytes += 1
+            self._released = []
         if self._frame_bytes:
             self._send_frame()
         if self._bulk:

@@ -35,5 +35,12 @@ def test_a_packed_field_is_protobufs(numbers: list[int]) -> None:
     assert protowire.packed_field(3, numbers) == tensor.SerializeToString()
 
 
+@pytest.mark.parametrize("numbers", [[], [0], [1, (1 << 64) - 1], list(range(100))])
+def test_a_packed_fixed64_field_is_protobufs(numbers: list[int]) -> None:
+    written = protowire.packed_fixed64_field(11, numbers)
+
+    assert written == link_pb2.Frame(releases=numbers).SerializeToString()
+
+
 def test_fields_that_hold_their_default_are_left_out() -> None:
     assert (protowire.varint_field(4, 0), protowire.bytes_field(4, b""), protowire.packed_field(4, [])) == (b"",) * 3

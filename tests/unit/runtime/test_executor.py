@@ -1,7 +1,7 @@
 """Batches over links, as a worker runs them."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import pytest
@@ -28,6 +28,7 @@ class FakeLink:
     def __init__(self) -> None:
         self.peer = pb.Hello(instance="b")
         self.frames: list[pb.Frame] = []
+        self.released: list[int] = []
         self._open = False
 
     def frame_for(self, _size_bytes: int) -> pb.Frame:
@@ -36,6 +37,9 @@ class FakeLink:
             self.frames.append(pb.Frame())
             asyncio.get_running_loop().call_soon(self._flush)
         return self.frames[-1]
+
+    def release(self, generations: Iterable[int]) -> None:
+        self.released += generations
 
     def _flush(self) -> None:
         self._open = False

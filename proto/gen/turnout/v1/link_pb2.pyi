@@ -20,7 +20,7 @@ EXECUTED_MAYBE: Executed
 EXECUTED_YES: Executed
 
 class Frame(_message.Message):
-    __slots__ = ("hello", "requests", "replies", "cancels", "drain", "serving", "lookups", "features", "mirrors")
+    __slots__ = ("hello", "requests", "replies", "cancels", "drain", "serving", "lookups", "features", "mirrors", "releases", "arena_opened")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     REQUESTS_FIELD_NUMBER: _ClassVar[int]
     REPLIES_FIELD_NUMBER: _ClassVar[int]
@@ -30,6 +30,8 @@ class Frame(_message.Message):
     LOOKUPS_FIELD_NUMBER: _ClassVar[int]
     FEATURES_FIELD_NUMBER: _ClassVar[int]
     MIRRORS_FIELD_NUMBER: _ClassVar[int]
+    RELEASES_FIELD_NUMBER: _ClassVar[int]
+    ARENA_OPENED_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     requests: _containers.RepeatedCompositeFieldContainer[Request]
     replies: _containers.RepeatedCompositeFieldContainer[Reply]
@@ -39,17 +41,27 @@ class Frame(_message.Message):
     lookups: _containers.RepeatedCompositeFieldContainer[_feature_pb2.FeatureLookup]
     features: _containers.RepeatedCompositeFieldContainer[_feature_pb2.FeatureAnswer]
     mirrors: _containers.RepeatedCompositeFieldContainer[_shadow_pb2.Mirror]
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., requests: _Optional[_Iterable[_Union[Request, _Mapping]]] = ..., replies: _Optional[_Iterable[_Union[Reply, _Mapping]]] = ..., cancels: _Optional[_Iterable[int]] = ..., drain: _Optional[_Union[Drain, _Mapping]] = ..., serving: _Optional[_Union[Serving, _Mapping]] = ..., lookups: _Optional[_Iterable[_Union[_feature_pb2.FeatureLookup, _Mapping]]] = ..., features: _Optional[_Iterable[_Union[_feature_pb2.FeatureAnswer, _Mapping]]] = ..., mirrors: _Optional[_Iterable[_Union[_shadow_pb2.Mirror, _Mapping]]] = ...) -> None: ...
+    releases: _containers.RepeatedScalarFieldContainer[int]
+    arena_opened: ArenaOpened
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., requests: _Optional[_Iterable[_Union[Request, _Mapping]]] = ..., replies: _Optional[_Iterable[_Union[Reply, _Mapping]]] = ..., cancels: _Optional[_Iterable[int]] = ..., drain: _Optional[_Union[Drain, _Mapping]] = ..., serving: _Optional[_Union[Serving, _Mapping]] = ..., lookups: _Optional[_Iterable[_Union[_feature_pb2.FeatureLookup, _Mapping]]] = ..., features: _Optional[_Iterable[_Union[_feature_pb2.FeatureAnswer, _Mapping]]] = ..., mirrors: _Optional[_Iterable[_Union[_shadow_pb2.Mirror, _Mapping]]] = ..., releases: _Optional[_Iterable[int]] = ..., arena_opened: _Optional[_Union[ArenaOpened, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("service", "instance", "protocol")
+    __slots__ = ("service", "instance", "protocol", "arena")
     SERVICE_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    ARENA_FIELD_NUMBER: _ClassVar[int]
     service: str
     instance: str
     protocol: int
-    def __init__(self, service: _Optional[str] = ..., instance: _Optional[str] = ..., protocol: _Optional[int] = ...) -> None: ...
+    arena: str
+    def __init__(self, service: _Optional[str] = ..., instance: _Optional[str] = ..., protocol: _Optional[int] = ..., arena: _Optional[str] = ...) -> None: ...
+
+class ArenaOpened(_message.Message):
+    __slots__ = ("nonce",)
+    NONCE_FIELD_NUMBER: _ClassVar[int]
+    nonce: bytes
+    def __init__(self, nonce: _Optional[bytes] = ...) -> None: ...
 
 class Drain(_message.Message):
     __slots__ = ("reason",)

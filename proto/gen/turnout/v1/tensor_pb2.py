@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17turnout/v1/tensor.proto\x12\nturnout.v1\"E\n\x06Tensor\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08\x64\x61tatype\x18\x02 \x01(\t\x12\r\n\x05shape\x18\x03 \x03(\x03\x12\x0c\n\x04\x64\x61ta\x18\x04 \x01(\x0c\";\n\nTensorSpec\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08\x64\x61tatype\x18\x02 \x01(\t\x12\r\n\x05shape\x18\x03 \x03(\x03\"\x7f\n\tSignature\x12&\n\x06inputs\x18\x01 \x03(\x0b\x32\x16.turnout.v1.TensorSpec\x12\'\n\x07outputs\x18\x02 \x03(\x0b\x32\x16.turnout.v1.TensorSpec\x12\x0f\n\x07\x62\x61tches\x18\x03 \x01(\x08\x12\x10\n\x08platform\x18\x04 \x01(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17turnout/v1/tensor.proto\x12\nturnout.v1\"g\n\x06Tensor\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08\x64\x61tatype\x18\x02 \x01(\t\x12\r\n\x05shape\x18\x03 \x03(\x03\x12\x0c\n\x04\x64\x61ta\x18\x04 \x01(\x0c\x12 \n\x05\x62lock\x18\x05 \x01(\x0b\x32\x11.turnout.v1.Block\";\n\x05\x42lock\x12\x0e\n\x06offset\x18\x01 \x01(\x06\x12\x0e\n\x06length\x18\x02 \x01(\x06\x12\x12\n\ngeneration\x18\x03 \x01(\x06\";\n\nTensorSpec\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08\x64\x61tatype\x18\x02 \x01(\t\x12\r\n\x05shape\x18\x03 \x03(\x03\"\x7f\n\tSignature\x12&\n\x06inputs\x18\x01 \x03(\x0b\x32\x16.turnout.v1.TensorSpec\x12\'\n\x07outputs\x18\x02 \x03(\x0b\x32\x16.turnout.v1.TensorSpec\x12\x0f\n\x07\x62\x61tches\x18\x03 \x01(\x08\x12\x10\n\x08platform\x18\x04 \x01(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,9 +32,11 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'turnout.v1.tensor_pb2', _gl
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_TENSOR']._serialized_start=39
-  _globals['_TENSOR']._serialized_end=108
-  _globals['_TENSORSPEC']._serialized_start=110
-  _globals['_TENSORSPEC']._serialized_end=169
-  _globals['_SIGNATURE']._serialized_start=171
-  _globals['_SIGNATURE']._serialized_end=298
+  _globals['_TENSOR']._serialized_end=142
+  _globals['_BLOCK']._serialized_start=144
+  _globals['_BLOCK']._serialized_end=203
+  _globals['_TENSORSPEC']._serialized_start=205
+  _globals['_TENSORSPEC']._serialized_end=264
+  _globals['_SIGNATURE']._serialized_start=266
+  _globals['_SIGNATURE']._serialized_end=393
 # @@protoc_insertion_point(module_scope)
