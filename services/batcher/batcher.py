@@ -17,7 +17,7 @@ from services.batcher.policy import FOREVER_NS, BatchPolicy
 from services.batcher.queue import Queue
 from services.batcher.recovery import Recovery
 from services.batcher.replies import Layouts, Scatter
-from services.batcher.request import Pending
+from services.batcher.request import HELD, Pending
 from services.batcher.search import Failure
 from services.batcher.service_time import ServiceTime
 from services.batcher.tally import PaddingTally
@@ -137,7 +137,7 @@ class Batcher:
         for other in self.workers:
             other.accepting = other.accepting and other.facts.digest == facts.digest
         if facts.signature != self._signature:
-            self._tell_waiting(f"{self.name} was replaced by an artifact with another signature")
+            self._tell_all_but_running(f"{self.name} was replaced by an artifact with another signature")
             self._signature = facts.signature
         self._follow(facts)
         self.workers.append(worker)
@@ -160,7 +160,10 @@ class Batcher:
             log.warning("worker_lost", model=str(self.name), instance=worker.facts.id, requests=requests, reason=reason)
         for batch in batches:
             self.launcher.landed(batch, 0)
-            self._recovery.lost(batch, now_ns)
+            if self._may_run_again(batch, worker):
+                self._recovery.lost(batch, now_ns)
+            else:
+                self._recovery.end(batch, INTERNAL, f"the process of {self.name} died with this request")
         for other in self.workers:
             if other.accepting:
                 self._follow(other.facts)
@@ -181,7 +184,9 @@ class Batcher:
             self._measured(worker, batch, took_ns, now_ns)
             self._succeeded(batch, reply, now_ns)
         else:
-            if reply.code == UNAVAILABLE and reply.executed == pb.EXECUTED_NO:
+            if not self._may_run_again(batch, worker):
+                self._recovery.end(batch, reply.code, reply.message, reply.executed)
+            elif reply.code == UNAVAILABLE and reply.executed == pb.EXECUTED_NO:
                 self._recovery.refused(batch, reply.message)
             elif reply.code == RESOURCE_EXHAUSTED and self._recovery.part(batch, reply.message):
                 pass
@@ -190,6 +195,10 @@ class Batcher:
             self.launcher.pump(now_ns)
         if self.lobby.door.closed:
             self.lobby.quiet()
+
+    def _may_run_again(self, batch: Batch, worker: Worker) -> bool:
+        """Whether the members of a batch were read as its worker's successors take them, and by this batcher."""
+        return batch.first.home is self.lobby and worker.facts.signature == self._signature
 
     def _measured(self, worker: Worker, batch: Batch, took_ns: int, now_ns: int) -> None:
         """Learn from a batch that ran well."""
@@ -234,7 +243,7 @@ class Batcher:
 
     def retire(self, reason: str) -> list[Worker]:
         """Another batcher takes its place, and its workers: who waits is told, what runs is answered by the other."""
-        self._tell_waiting(reason)
+        self._tell_all_but_running(reason)
         self._alarm.cancel()
         self.launcher.leave()
         workers, self.workers[:] = self.workers[:], []
@@ -252,11 +261,26 @@ class Batcher:
         for pending in list(self._queue):
             self.lobby.fail(pending, UNAVAILABLE, reason, retry_after_us=retry_us)
 
+    def _tell_all_but_running(self, reason: str) -> None:
+        """Answer those who wait, also those who wait to run again."""
+        self._tell_waiting(reason)
+        for pending in list(self._elsewhere()):
+            if pending.state == HELD:
+                self.lobby.fail(
+                    pending, INTERNAL, f"{reason}, before this request ran again", executed=pb.EXECUTED_MAYBE
+                )
+        self._recovery.clear()
+        for worker in self.workers:
+            for batch in worker.in_flight.values():
+                batch.search = None
+
     def _elsewhere(self) -> Iterator[Pending]:
-        """Requests that are in here but not in the queue."""
+        """Requests that are in here but not in the queue; some twice."""
         for worker in self.workers:
             for batch in worker.in_flight.values():
                 yield from batch.members
+                if batch.search is not None:
+                    yield from batch.search.waiting
         yield from self._recovery
 
     def _rung(self) -> None:

@@ -6,7 +6,7 @@ from services.batcher.device import Device
 from services.batcher.lobby import Lobby
 from services.batcher.policy import ANSWER_NS, choose, departure, fitting
 from services.batcher.recovery import Recovery
-from services.batcher.request import LAUNCHED, Pending
+from services.batcher.request import DONE, LAUNCHED, Pending
 from services.batcher.tally import HOPELESS
 from services.batcher.tuner import Tuner
 from services.batcher.worker import Batch, Worker
@@ -112,6 +112,8 @@ class Launcher:
         return bool(chosen)
 
     def _shed(self, pending: Pending, now_ns: int) -> None:
+        if pending.state == DONE:
+            return  # with another part of the request
         self._lobby.tally.shed[HOPELESS] += 1
         message = f"{self._lobby.name} cannot answer in the {(pending.deadline_ns - now_ns) / 1e6:.1f} ms that are left"
         self._lobby.fail(pending, UNAVAILABLE, message, retry_after_us=self._lobby.door.retry_after_us(now_ns))

@@ -195,6 +195,8 @@ class Lobby:
         if root.state == DONE:
             return
         self.tally.by_code[code] += 1
+        if executed == pb.EXECUTED_NO and root.parts is not None and _has_begun(root.parts.members):
+            executed = pb.EXECUTED_MAYBE  # whatever became of the part that this is about
         reply = error_reply(root.id, code, message, executed=executed, retry_after_us=retry_after_us)
         reply.retries = pending.retries
         reply.total_ns = self._clock() - root.arrival_ns
@@ -232,14 +234,15 @@ class Lobby:
 
     def _too_late(self, pending: Pending, now_ns: int) -> None:
         """`pending` has passed its deadline, or its queue timeout when that came first."""
+        if (pending.whole or pending).state == DONE:
+            return  # with another part of the request
         waits = pending.state == WAITING
         if waits and pending.deadline_ns > now_ns and self.door.policy.wait_at(pending.level).delays:
             pending.bucket.move_back(pending)
             pending.expires_ns = pending.deadline_ns
             return
         since_ms = (now_ns - pending.arrival_ns) / 1e6
-        if (pending.whole or pending).state != DONE:
-            self.tally.expired[not waits] += 1
+        self.tally.expired[not waits] += 1
         if pending.deadline_ns > now_ns:
             limit_ms = (pending.expires_ns - pending.arrival_ns) / 1e6
             self.tally.shed[counted.TIMED_OUT] += 1
@@ -256,6 +259,7 @@ class Lobby:
         for member in root.parts.members if root.parts else (root,):
             if member.state == WAITING:
                 self.queue.drop(member)
+                member.inputs = []  # its place may stay for a while
             member.state = DONE
         root.state = DONE
         if root.turn is not None:
@@ -273,3 +277,8 @@ class Lobby:
         self.tally.by_code[refusal.code] += 1
         reply = error_reply(number, refusal.code, refusal.message, retry_after_us=refusal.retry_after_us)
         send_error(caller, reply)
+
+
+def _has_begun(parts: Iterable[Pending]) -> bool:
+    """Whether a part of a request that was cut ran, or runs."""
+    return any(part.state != WAITING for part in parts)

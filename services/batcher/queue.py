@@ -38,6 +38,13 @@ class Level:
         if len(self._arrived) > _DEAD_PLACES + 2 * self.rows:
             self._arrived = deque(each for each in self._arrived if each.state == WAITING)
 
+    def remove(self, pending: Pending) -> None:
+        """It does not wait any more."""
+        self.rows -= pending.cost
+        self.size -= pending.size
+        if not self.rows:
+            self._arrived.clear()  # else who was answered would be kept, with all its bytes, until others come
+
     def youngest(self) -> Pending | None:
         """The one still waiting that came last."""
         arrived = self._arrived
@@ -208,16 +215,12 @@ class Queue:
         self.size -= pending.size
         self.count -= 1
         if pending.level:
-            level = self.levels[pending.level]
-            level.rows -= pending.cost
-            level.size -= pending.size
+            self.levels[pending.level].remove(pending)
 
     def _uncount_levels(self, taken: list[Pending]) -> None:
         for pending in taken:
             if pending.level:
-                level = self.levels[pending.level]
-                level.rows -= pending.cost
-                level.size -= pending.size
+                self.levels[pending.level].remove(pending)
 
     def _compact(self) -> None:
         self._places = 0

@@ -111,6 +111,12 @@ class Recovery:
             lobby.fail(pending, INTERNAL, message, executed=pb.EXECUTED_MAYBE)
         self._end(batch)
 
+    def end(self, batch: Batch, code: int, message: str, executed: pb.Executed = pb.EXECUTED_MAYBE) -> None:
+        """A batch failed that cannot run again: nothing takes its members as they were read."""
+        for pending in batch.members:
+            self._lobby.fail(pending, code, message, executed=executed)
+        self._end(batch)
+
     # -- what to run
 
     def next_group(self, now_ns: int) -> Batch | None:

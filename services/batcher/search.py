@@ -58,7 +58,7 @@ class Search(Generic[T]):
 
     @property
     def waiting(self) -> list[T]:
-        """Members without a verdict, for a search without a launch under way."""
+        """Members without a verdict; while a launch is under way some of its group may be among them."""
         first = self._first[0] if self._first else []
         halves = self._running if self._stage in {_Stage.FIRST_HALF, _Stage.SECOND_HALF} else []
         bad = (member for group, _ in self._bad for member in group)

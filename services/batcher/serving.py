@@ -68,7 +68,7 @@ class Serving:
             policy = self._policy_of(batcher)
             if policy == batcher.policy:
                 continue
-            if policy.goes_on_from(batcher.policy) or not batcher.workers:
+            if policy.goes_on_from(batcher.policy):
                 batcher.apply(policy)
             else:
                 self._replace(batcher, policy)
@@ -103,8 +103,11 @@ class Serving:
         )
 
     def _replace(self, batcher: Batcher, policy: BatchPolicy) -> None:
-        """Begin anew with the workers of a batcher whose sequences cannot go on under `policy`."""
+        """Begin anew with the workers of a batcher whose sequences cannot go on under `policy`, if it has any."""
         workers = batcher.retire(f"{batcher.name} is batched otherwise from now on; try again")
+        if not workers:
+            del self.batchers[batcher.name]
+            return
         new = self.batchers[batcher.name] = self._make(workers[-1].facts, policy)
         new.lobby.tally = batcher.lobby.tally
         for worker in workers:

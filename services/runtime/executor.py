@@ -127,6 +127,8 @@ class Executor:
             self._loop.call_soon(self._next)
 
     def _execute(self, link: Link, request: pb.Request) -> None:
+        if self._states is not None:  # also when the batch is refused: this is told once
+            self._states.forget(link, request.sequences_over)
         self._borrow(link, request)
         if self._states is not None:
             self._states.close(link, request.sequence_rows[:])
@@ -142,6 +144,7 @@ class Executor:
         except BlockError as error:
             log.warning("block_refused", peer=link.peer.instance, reason=str(error))
             self._refuse(link, request, INTERNAL, f"an input of the batch could not be read: {error}")
+            link.release(generations_of(request))
             return
         self._run_batch(link, request, views)
         if views:
@@ -199,10 +202,9 @@ class Executor:
         return arrays
 
     def _states_before(self, link: Link, request: pb.Request) -> dict[str, NDArray]:
-        """The state inputs of a batch of sequences, after those that are over were forgotten."""
+        """The state inputs of a batch of sequences."""
         if self._states is None:
             return {}
-        self._states.forget(link, request.sequences_over)
         try:
             return self._states.before(link, request.sequence_rows[:], request.rows)
         except LostStateError as error:

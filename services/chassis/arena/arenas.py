@@ -29,7 +29,7 @@ class Arenas(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Read when scraped."""
-        counts, lenders = self.counts, self._lenders
+        counts, lenders = self.counts, list(self._lenders)  # scraped on another thread
         yield CounterMetricFamily(
             "turnout_shared_memory_tensors", "Large tensors sent through shared memory.", counts.lent
         )

@@ -55,11 +55,13 @@ class Lender:
 
     @property
     def blocks(self) -> int:
-        return self._arena.blocks if self._arena else 0
+        arena = self._arena  # once: it may go while another thread asks
+        return arena.blocks if arena else 0
 
     @property
     def reserved_bytes(self) -> int:
-        return self._arena.reserved_bytes if self._arena else 0
+        arena = self._arena
+        return arena.reserved_bytes if arena else 0
 
     def lend(self, pieces: Sequence[Data], length: int) -> bytes | None:
         """Write `pieces`, `length` bytes in all, into a block; the encoded Block. None: send them as bytes."""

@@ -33,7 +33,10 @@ class MappedArena:
     def view(self, offset: int, length: int, generation: int) -> memoryview:
         """The data of a block, where it lies; it stays as it is until the block is given back. Raises BlockError."""
         if offset + length > self._size:
-            self._map_more()
+            try:
+                self._map_more()
+            except (OSError, ValueError) as error:
+                raise BlockError(f"what the arena has grown by cannot be mapped: {error}") from error
         position = bisect_right(self._starts, offset) - 1
         part, at = self._parts[position], offset - self._starts[position]
         if at < 2 * LINE or at % LINE or at + length > len(part):

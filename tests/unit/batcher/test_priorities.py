@@ -1,10 +1,13 @@
 """Who goes first, who waits, and who makes room."""
 
+import gc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from services.batcher.policy import AGEING_NS, FOREVER_NS, BatchPolicy, WaitPolicy, rank_of
+from services.batcher.request import Pending
 from services.core.errors import OK, UNAVAILABLE
 from tests.support.batching import MS, Bench, numbers_of
 
@@ -105,6 +108,17 @@ def test_a_full_queue_makes_room_for_a_higher_priority_at_the_cost_of_the_younge
     assert served(bench) == [[0], [4], [6], [3]]
     assert bench.codes()[middle] == bench.codes()[first] == OK
     assert bench.batcher.lobby.tally.shed[0] == 2
+
+
+def test_a_queue_keeps_no_inputs_of_those_who_have_left() -> None:
+    bench = busy(BatchPolicy(max_batch_rows=1, levels=LEVELS, default_level=3))
+    numbers = bench.send([1], [2], [3])
+    bench.cancel(numbers[-1])
+
+    assert served(bench) == [[0], [1], [2]]
+    gc.collect()
+    here = [each for each in gc.get_objects() if isinstance(each, Pending) and each.home is bench.batcher.lobby]
+    assert [each.id for each in here if each.inputs] == []
 
 
 def test_shadow_requests_go_before_any_priority_does() -> None:

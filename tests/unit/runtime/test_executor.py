@@ -229,10 +229,12 @@ async def test_state_stays_with_the_worker_until_its_sequence_its_peer_or_its_ba
     link = FakeLink()
     executor.opened(link)  # type: ignore[arg-type]
 
-    def run(identity: int, *rows: tuple[int, float], over: tuple[int, ...] = ()) -> tuple[int, object]:
+    def run(
+        identity: int, *rows: tuple[int, float], over: tuple[int, ...] = (), digest: str = "d1"
+    ) -> tuple[int, object]:
         data = np.array([[value] for _, value in rows], np.float32)
         batch = pb.Request(
-            id=identity, model="m", version="1", rows=len(rows), sequences_over=over,
+            id=identity, model="m", version="1", rows=len(rows), sequences_over=over, digest=digest,
             sequence_rows=[entry for entry, _ in rows],
             inputs=[Tensor(name="x", datatype="FP32", shape=data.shape, data=data.tobytes())],
         )  # fmt: skip
@@ -252,6 +254,9 @@ async def test_state_stays_with_the_worker_until_its_sequence_its_peer_or_its_ba
     assert run(5, (1 << 2, 1)) == (3, "sequence 1 has no state here: it did not start here, or is over")
     assert run(6, (2 << 2, 1), over=(2,)) == (3, "sequence 2 has no state here: it did not start here, or is over")
     assert run(7, (3 << 2 | 2, 1)) == (0, [1])
+    assert run(12, (4 << 2 | 2, 1)) == (0, [1])
+    assert run(13, (3 << 2, 1), over=(4,), digest="d2")[0] == 9
+    assert run(14, (4 << 2, 1))[0] == 3
 
     executor.closed(link, "gone")  # type: ignore[arg-type]
     executor.opened(link)  # type: ignore[arg-type]

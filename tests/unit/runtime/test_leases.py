@@ -145,3 +145,14 @@ async def test_a_stale_block_is_an_error_that_says_so_and_is_not_run(bench: Benc
     assert (broken.code, broken.executed) == (INTERNAL, pb.EXECUTED_NO)
     assert "an input of the batch could not be read: the block at" in broken.message
     assert sums(fine) == [4]
+
+
+async def test_the_other_blocks_of_a_batch_with_a_stale_one_are_given_back(bench: Bench) -> None:
+    mixed = bench.request(1, (1, 1))
+    mixed.inputs.add(name="y", datatype="FP32", shape=[1, 2]).block.CopyFrom(mixed.inputs[0].block)
+    mixed.inputs[1].block.generation -= 1
+    bench.receive(mixed)
+    (broken,) = await bench.settled()
+
+    assert "an input of the batch could not be read" in broken.message
+    assert bench.pair.lender.blocks == 0

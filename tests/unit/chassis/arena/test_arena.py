@@ -1,4 +1,5 @@
 import errno
+import mmap
 import os
 import stat
 from pathlib import Path
@@ -116,6 +117,26 @@ def test_a_host_without_memory_is_an_error_that_leaves_the_rest_in_use(
 
     assert bytes(reader.view(*block)) == b"before"
     assert arena.put((b"small",), 5) is not None
+
+
+def test_a_block_that_cannot_be_mapped_is_refused_and_the_rest_stays_readable(
+    arena: Arena, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    block = put(arena, b"before")
+    reader = MappedArena(arena.path.parent, arena.path.name)
+    reader.view(*block)
+    far = put(arena, bytes(10 * MIB))
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(mmap, "mmap", full)
+        with pytest.raises(BlockError, match="cannot be mapped"):
+            reader.view(*far)
+
+    assert bytes(reader.view(*block)) == b"before"
+    assert len(reader.view(*far)) == 10 * MIB
 
 
 def test_views_outlive_both_ends(arena: Arena) -> None:
