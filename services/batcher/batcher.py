@@ -100,6 +100,8 @@ class Batcher:
 
     def apply(self, policy: BatchPolicy) -> None:
         """Use `policy` from now on; what waits stays."""
+        if self.policy.levels and not policy.levels:
+            self._queue.forget_levels()
         self.lobby.door.apply(policy)
         self.tuner.apply(policy)
         self._read_by(self._intake(policy))

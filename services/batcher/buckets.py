@@ -124,6 +124,13 @@ class Buckets:
         self._serial += 1  # so that buckets are never compared
         heappush(self._urgent, (rank, self._serial, bucket))
 
+    def sort(self, bucket: Bucket) -> None:
+        """The ranks in `bucket` are others now."""
+        bucket.members.sort(key=RANK)
+        front = bucket.front()
+        if front is not None and front.rank < bucket.listed:
+            self.list(bucket, front.rank)
+
     def departing(self) -> Iterator[Bucket]:
         """Those with requests that wait, the most urgent first; what is done with one shows after the next is asked."""
         urgent, seen = self._urgent, list[Bucket]()

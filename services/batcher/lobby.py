@@ -194,6 +194,7 @@ class Lobby:
         root = pending.whole or pending
         if root.state == DONE:
             return
+        code = code if code < len(self.tally.by_code) else INTERNAL  # a worker's own, which may be anything
         self.tally.by_code[code] += 1
         if executed == pb.EXECUTED_NO and root.parts is not None and _has_begun(root.parts.members):
             executed = pb.EXECUTED_MAYBE  # whatever became of the part that this is about

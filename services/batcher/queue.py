@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from services.batcher.buckets import RANK, Bucket, Buckets, Shapes
-from services.batcher.policy import SHADOW_LEVEL
+from services.batcher.policy import LEVEL_STEP, SHADOW_LEVEL
 from services.batcher.request import LAUNCHED, WAITING, Pending
 from services.batcher.service_time import ServiceTime
 
@@ -90,6 +90,15 @@ class Queue:
         """Nobody joins those who wait now: what comes is read otherwise."""
         self._primary.close()
         self._shadow.close()
+
+    def forget_levels(self) -> None:
+        """All who wait are alike from now on: else whoever comes would be served before those who had a level."""
+        for bucket in self._primary:
+            for pending in bucket.members:
+                pending.rank -= pending.level * LEVEL_STEP
+                pending.level = 0
+            self._primary.sort(bucket)
+        self.levels = {number: level for number, level in self.levels.items() if number == SHADOW_LEVEL}
 
     def put(self, pending: Pending) -> None:
         """Add it where its rank says."""

@@ -204,6 +204,11 @@ class SequenceBatcher(Batcher):
         super().apply(policy)
         self._alarm.set(self.lobby.queue.table.expiry_ns, self._clock())
 
+    def pump(self, now_ns: int) -> None:
+        """Launch everything that may leave now, also on a worker that takes new sequences again."""
+        self.lobby.queue.table.promote(now_ns)
+        super().pump(now_ns)
+
     def attach(self, worker: Worker) -> None:
         """`worker` takes sequences from now on; those with another artifact take no new ones."""
         now_ns, signature = self._clock(), worker.facts.signature

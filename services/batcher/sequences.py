@@ -125,7 +125,7 @@ class Sequences(Generic[T]):
             self._close(sequence, END)
         if sequence.host is None:
             self.backlog[sequence] = None
-            self._promote(now_ns)
+            self.promote(now_ns)
         elif len(sequence.waiting) == 1 and not sequence.is_running:
             sequence.host.ready[sequence] = now_ns
         return sequence
@@ -170,7 +170,7 @@ class Sequences(Generic[T]):
             self.backlog.pop(sequence, None)
         else:
             sequence.host.unseat(sequence)
-            self._promote(now_ns)
+            self.promote(now_ns)
         return waiting
 
     def expire(self, now_ns: int) -> int:
@@ -200,7 +200,7 @@ class Sequences(Generic[T]):
     def open(self, home: Home, capacity: int, now_ns: int) -> Host[T]:
         """A worker takes sequences from now on."""
         host = self.hosts[home] = Host(home, capacity)
-        self._promote(now_ns)
+        self.promote(now_ns)
         return host
 
     def close(self, home: Home, now_ns: int) -> list[T]:
@@ -210,6 +210,18 @@ class Sequences(Generic[T]):
             return []
         seated = list(host.seated.values())
         return [request for sequence in seated for request in self.end(sequence, WORKER, now_ns)]
+
+    def promote(self, now_ns: int) -> None:
+        """Give free places to those who wait for one, on the worker that has the most."""
+        while self.backlog:
+            open_ = [host for host in self.hosts.values() if host.free and host.home.accepting]
+            if not open_:
+                return
+            host = max(open_, key=lambda each: each.free / each.capacity)
+            sequence = next(iter(self.backlog))
+            del self.backlog[sequence]
+            host.seat(sequence)
+            host.ready[sequence] = now_ns
 
     # -- inside
 
@@ -232,15 +244,3 @@ class Sequences(Generic[T]):
             self._past[sequence.id] = reason
             if len(self._past) > _REMEMBERED:
                 del self._past[next(iter(self._past))]
-
-    def _promote(self, now_ns: int) -> None:
-        """Give free places to those who wait for one, on the worker that has the most."""
-        while self.backlog:
-            open_ = [host for host in self.hosts.values() if host.free and host.home.accepting]
-            if not open_:
-                return
-            host = max(open_, key=lambda each: each.free / each.capacity)
-            sequence = next(iter(self.backlog))
-            del self.backlog[sequence]
-            host.seat(sequence)
-            host.ready[sequence] = now_ns

@@ -110,6 +110,21 @@ def test_a_full_queue_makes_room_for_a_higher_priority_at_the_cost_of_the_younge
     assert bench.batcher.lobby.tally.shed[0] == 2
 
 
+def test_when_levels_go_those_who_wait_stand_where_they_would_without() -> None:
+    bench = busy(BatchPolicy(max_batch_rows=1, levels=LEVELS, default_level=3))
+    bench.send([1])
+    bench.time.advance(MS)
+    bench.send([2], priority=2)
+    bench.send([3], shadow=True)
+    bench.batcher.apply(BatchPolicy(max_batch_rows=1))
+    bench.time.advance(MS)
+    bench.send([4])
+    bench.send([5], deadline_us=100_000)
+
+    assert served(bench) == [[0], [5], [1], [2], [4], [3]]
+    assert bench.batcher.is_idle
+
+
 def test_a_queue_keeps_no_inputs_of_those_who_have_left() -> None:
     bench = busy(BatchPolicy(max_batch_rows=1, levels=LEVELS, default_level=3))
     numbers = bench.send([1], [2], [3])

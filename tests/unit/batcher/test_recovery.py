@@ -225,3 +225,11 @@ def test_answers_too_large_together_come_one_by_one_and_what_is_too_large_alone_
     assert (bench.values(small), bench.values(other)) == ([1], [2])
     assert bench.codes()[large] == RESOURCE_EXHAUSTED
     assert not bench.caller.pending
+
+
+def test_a_status_that_is_none_is_an_internal_error() -> None:
+    bench = Bench()
+    (number,) = bench.send([1])
+    bench.puppet.error(99, "what is this?")
+
+    assert (bench.codes()[number], bench.replies()[number].message) == (INTERNAL, "what is this?")

@@ -235,3 +235,14 @@ def test_times_change_without_harm_to_sequences() -> None:
     bench.step(1, 2)
 
     assert bench.run() == [2]
+
+
+def test_who_waits_for_a_place_gets_one_on_a_worker_that_takes_new_ones_again() -> None:
+    bench = SequenceBench()
+    bench.puppet.worker.accepting = False
+    bench.step(1, 1, start=True)
+    assert bench.rows_of() == []
+    bench.puppet.worker.accepting = True
+    bench.batcher.pump(bench.time.now)
+
+    assert bench.rows_of() == [[1]]
