@@ -81,7 +81,7 @@ CURVES = (
         "ranker",
         "The ranker, one row a request",
         "ranker",
-        (1000, 2000, 4000, 6000, 8000, 12_000),
+        (1000, 2000, 4000, 6000, 8000, 12_000, 20_000),
         rules=(OURS, SINGLE, FIXED, TRITON, TRITON_5MS),
         kinds=("poisson",),
         is_real=True,

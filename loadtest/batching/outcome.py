@@ -42,6 +42,7 @@ def summary(
         "good_share": good / max(1, len(codes)),
         "counts": dict(counts),
         "wrong": wrong,
+        "failed": sum(number for name, number in counts.items() if name not in _NAMES.values()),
         "ms": spread(latency[is_ok]),
         "refused_ms": spread((done_ms - sent_ms)[is_refused]),
         **_refusals((done_ms - sent_ms)[is_refused], words),

@@ -48,7 +48,7 @@ class RuleLauncher(Launcher):
         worker = self._free_worker(now_ns)
         if worker is None or not self._queue.rows:
             return False
-        buckets = self._queue.departing(shadows=shadows)
+        buckets = tuple(self._queue.departing(shadows=shadows))
         leave = self._rule(in_order(buckets), now_ns)
         if not leave.count:
             self._alarm.set(leave.at_ns, now_ns)

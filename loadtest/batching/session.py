@@ -134,8 +134,11 @@ def judge(curves: Sequence[Curve], findings: Findings) -> None:
             judged.append(verdicts.times_triton(findings.points, curve.name))
         elif curve.sustained_s:
             judged += verdicts.overload(findings.points, curve.name)
+            judged.append(verdicts.refusing(findings.points, curve.name))
         else:
             for kind in curve.kinds:
                 judged.append(verdicts.times_single(findings.points, curve.name, kind))
                 judged += verdicts.within_best(findings.points, curve.name, kind)
+        if curve.is_real:
+            judged.append(verdicts.beyond(findings.points, curve.name))
     findings.verdicts[:0] = judged

@@ -27,7 +27,9 @@ def show(console: Console, curves: Sequence[Curve], findings: Findings) -> None:
     bad = [point for point in findings.points if not kept(point)]
     if bad:
         text = f"{len(bad)} of {len(findings.points)} points do not count (marked *): the generator was later than "
-        console.print(f"{text}{MOST_LAG_MS:g} ms for 1 request in 100, or an answer was wrong", style="yellow")
+        console.print(
+            f"{text}{MOST_LAG_MS:g} ms for 1 request in 100, or an answer was wrong or an error", style="yellow"
+        )
 
 
 def _curve(curve: Curve, kind: str, points: Sequence[Mapping[str, Any]]) -> Table:

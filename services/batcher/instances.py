@@ -40,8 +40,11 @@ class Instance:
     ) -> None:
         self.facts = facts
         self.worker: Worker | None = None
-        self.is_retired = False
+        self.is_leaving = False  # the runtime lets it go, or it said so itself
+        self.is_retired = False  # gets no new batches
         self.on_idle: Callable[[], None] = lambda: None  # called when it is retired and done
+        self.on_change: Callable[[], None] = lambda: None  # called when its link came or went, or it wants to leave
+        self._is_drained = False
         self._versions = versions
         self._arenas = arenas
         self._clock = clock
@@ -49,11 +52,12 @@ class Instance:
         self.client = LinkClient(address, self, hello, keepalive_s=0)
 
     def opened(self, link: Link) -> None:
+        self._is_drained = False
         link.lender = self._arenas.lender(link)
         self.worker = Worker(self.facts, link, self._clock, link.lender)
         self.worker.accepting = not self.is_retired
         self._versions.batcher(self.facts).attach(self.worker)
-        self._versions.changed()
+        self.on_change()
 
     def received(self, link: Link, frame: link_pb2.Frame) -> None:  # noqa: ARG002 - the handler's shape
         worker = self.worker
@@ -65,7 +69,8 @@ class Instance:
             for reply in replies[:]:
                 batcher.replied(worker, reply, now_ns)
         elif frame.HasField("drain"):
-            worker.accepting = False
+            self._is_drained = self.is_leaving = True
+            self.on_change()
         if self.is_retired and worker.is_done:
             self.on_idle()
 
@@ -73,9 +78,7 @@ class Instance:
         worker, self.worker = self.worker, None
         if worker is not None:
             self._versions.batcher(self.facts).detach(worker, reason)
-            self._versions.changed()
-        if self.is_retired:  # before it is dialled again: its artifact would take over from a newer one
-            self.on_idle()
+            self.on_change()
 
     def retire(self) -> None:
         """No new batches; those under way finish."""
@@ -86,11 +89,13 @@ class Instance:
     def keep(self, facts: WorkerFacts) -> None:
         """It is READY, with these facts."""
         self.facts = facts
+        self.is_leaving = self._is_drained
         if self.is_retired or (self.worker is not None and self.worker.facts.slots != facts.slots):
             self.is_retired = False
             if self.worker is not None:
-                batcher = self._versions.batcher(facts)
-                self.worker.facts, self.worker.accepting = facts, facts.digest == batcher.lobby.digest
+                batcher, worker = self._versions.batcher(facts), self.worker
+                worker.facts = facts
+                worker.accepting |= not self.is_leaving and facts.digest == batcher.lobby.digest
                 batcher.pump(self._clock())
 
 
@@ -109,12 +114,11 @@ class Instances:
         self._clock = clock
 
     def apply(self, state: pb.RuntimeState) -> None:
-        """Dial who is new, retire who is gone or draining."""
+        """Dial who is new, let go who is gone or draining."""
         ready = {instance.id: instance for instance in state.instances if instance.state == pb.READY}
         self.expected = sum(instance.state in {pb.LOADING, pb.READY, pb.BACKOFF} for instance in state.instances)
         for number, instance in self.by_id.items():
-            if number not in ready:
-                instance.retire()
+            instance.is_leaving = instance.is_leaving or number not in ready
         for number, told in ready.items():
             facts = WorkerFacts(
                 number,
@@ -128,6 +132,16 @@ class Instances:
                 self.by_id[number].keep(facts)
             else:
                 self._dial(facts, told.data_socket)
+        self.relieve()
+
+    def relieve(self) -> None:
+        """Retire who leaves; but not before a successor that is being dialled has come: it would leave a gap."""
+        staying = [instance for instance in self.by_id.values() if not instance.is_leaving]
+        come = {instance.facts.name for instance in staying if instance.worker is not None}
+        awaited = {instance.facts.name for instance in staying} - come
+        for instance in self.by_id.values():
+            if instance.is_leaving and (instance.worker is None or instance.facts.name not in awaited):
+                instance.retire()
         self.sweep()
         self._versions.changed()
 
@@ -148,6 +162,6 @@ class Instances:
         instance = self.by_id[facts.id] = Instance(
             facts, address, self._versions, self._hello, self._arenas, self._clock
         )
-        instance.on_idle = self.sweep
+        instance.on_idle, instance.on_change = self.sweep, self.relieve
         instance.client.start()
         log.info("instance_dialled", instance=facts.id, model=str(facts.name), slots=facts.slots)

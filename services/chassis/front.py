@@ -9,6 +9,7 @@ import contextlib
 import importlib.util
 import tempfile
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -147,16 +148,19 @@ class NativeFront:
         deliver = self._loop.call_soon_threadsafe
         while (events := receive(_BATCH)) is not None:
             try:
-                deliver(self._deliver, events)
+                deliver(self._deliver, events, time.perf_counter())
             except RuntimeError:
                 return  # the loop is closed: so is the process, soon
 
-    def _deliver(self, events: list[Any]) -> None:
+    def _deliver(self, events: list[Any], taken_s: float) -> None:
+        """Hand over what came at `taken_s`: what waited for a busy loop since has less time left."""
         call, is_call = self._handler.call, self._call_event
+        waited_s = time.perf_counter() - taken_s
         for kind, call_id, _, payload, _, details in events:
             try:
                 if kind == is_call:
-                    call(call_id, payload, details[0], details[2])
+                    metadata, _, left_s = details
+                    call(call_id, payload, metadata, None if left_s is None else left_s - waited_s)
                 else:
                     self._handler.cancelled(call_id)
             except Exception:  # one call's fault is not its neighbours'

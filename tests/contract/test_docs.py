@@ -34,6 +34,7 @@ SPECS: list[tuple[str, type[Spec]]] = [
 ROOTS = "models|routes|feature_views|endpoints|services|status"
 LISTED = re.compile(rf"^((?:{ROOTS})/\S+) +(\{{.*\}})$", re.MULTILINE)
 PUT = re.compile(rf"etcdctl put /turnout/((?:{ROOTS})/\S+) '(\{{.*\}})'")
+FOLDERS = ("services", "docs", "deploy", "loadtest", "tests")
 REFUSED = {'{"stable": "1", "canary": {"2": 125}}'}  # shown as refused
 
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -139,7 +140,7 @@ def test_a_link_leads_somewhere(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_a_file_of_ours_that_is_named_exists(page: Path) -> None:
     named = set(re.findall(r"`((?:[a-z_]+/)*[a-z_0-9]+\.py)`", page.read_text()))
-    ours = [name(path) for folder in ("services", "docs", "deploy") for path in (ROOT / folder).rglob("*.py")]
+    ours = [name(path) for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
 
     assert {path for path in named if not any(each.endswith(f"/{path}") or each == path for each in ours)} == set()
 

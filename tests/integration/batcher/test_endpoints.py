@@ -74,6 +74,26 @@ async def test_an_instance_that_drains_finishes_its_batch_and_gets_no_more(pod: 
         await pod.until_endpoints(1)
 
 
+async def test_an_instance_that_drains_serves_on_until_its_successors_link_is_open(pod: PuppetPod) -> None:
+    async with pod.batching():
+        await pod.until_endpoints(1)
+        old, new, told = pod.workers[0], await pod.add_worker(), len(pod.router.serving)
+        await new.server.close()
+        pod.runtime.say(new)
+        await pod.process.logged("instance_dialled", instance=new.id)
+        old.server.drain("let go")
+
+        assert await pod.router.values(*(pod.router.send(value) for value in (1, 2))) == [[1], [2]]
+        assert all(serving.models for serving in pod.router.serving[told:])
+
+        await new.server.start(new.server.address)
+        await old.until(lambda: not old.server.links)
+
+        assert await pod.router.values(pod.router.send(3)) == [[3]]
+        assert new.sizes() == [1]
+        assert all(serving.models for serving in pod.router.serving[told:])
+
+
 async def test_a_version_whose_instances_went_is_no_longer_served(pod: PuppetPod) -> None:
     async with pod.batching():
         await pod.until_endpoints(1)

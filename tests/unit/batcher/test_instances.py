@@ -104,3 +104,15 @@ async def test_an_instance_that_was_let_go_is_not_dialled_again_when_its_link_is
     assert pod.closed == ["close-new"]
     assert list(pod.instances.by_id) == ["old"]
     await pod.instances.close()
+
+
+async def test_an_instance_that_said_it_leaves_gets_no_batch_while_the_runtime_still_names_it(pod: Pod) -> None:
+    pod.bench.send([1])
+    new = pod.instances.by_id["new"]
+    new.received(cast("Link", FakeLink()), link_pb2.Frame(drain=link_pb2.Drain()))
+    pod.bench.send([2])
+    pod.say(("old", "sha256:1", 2), ("new", "sha256:2", 2))
+
+    assert pod.accepting() == []
+    assert [len(worker.in_flight) for worker in pod.bench.batcher.workers] == [0, 1]
+    await pod.instances.close()

@@ -17,6 +17,7 @@ def point(rule: str, rate: float, good_s: float, ms: float = 10, **fields: Any) 
         "ms": latency,
         "refused_ms": {},
         "wrong": 0,
+        "failed": 0,
         "lag_ms": {"p99": 0.1},
         "deadline_ms": 50,
     } | fields
@@ -33,7 +34,7 @@ def test_three_times_the_throughput_counts_only_at_no_worse_p95() -> None:
 def test_a_point_whose_generator_was_late_or_whose_answer_was_wrong_is_not_judged() -> None:
     single = point("single", 200, 190, ms=40)
 
-    for fault in ({"lag_ms": {"p99": 9}}, {"wrong": 1}):
+    for fault in ({"lag_ms": {"p99": 9}}, {"wrong": 1}, {"failed": 1}):
         bad = point("ours", 1000, 1000, ms=30, **fault)
         assert verdicts.times_single([single, bad], "slow", "poisson").holds is None
 
