@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from services.batcher.request import Pending
@@ -57,18 +58,15 @@ def encoded(
     Large inputs are copied into shared memory if `lender` has room, all else into the frame. `extra`: further fields
     of the request, encoded.
     """
-    parts: list[Data] = [
-        _ID.pack(0x09, number)
-        + bytes_field(2, name.model.encode())
-        + bytes_field(3, name.version.encode())
-        + varint_field(4, rows)
-        + extra
-    ]
+    parts: list[Data] = [_ID.pack(0x09, number) + _addressed(name, rows) + extra]
     if len(members) == 1:
-        parts += [bytes_field(7, output.encode()) for output in members[0].wanted]
-        parts.append(bytes_field(12, members[0].request_id.encode()))
+        only = members[0]
+        if only.wanted:
+            parts += [bytes_field(7, output.encode()) for output in only.wanted]
+        if only.request_id:
+            parts.append(bytes_field(12, only.request_id.encode()))
     for name_, datatype, shape, pieces, size in inputs:
-        tensor = bytes_field(1, name_.encode()) + bytes_field(2, datatype.encode()) + packed_field(3, shape)
+        tensor = _described(name_, datatype, tuple(shape))
         block = lender.lend(pieces, size) if lender is not None and size >= LEAST_BYTES else None
         if block is not None:
             parts.append(bytes_field(6, tensor + bytes_field(5, block)))
@@ -77,6 +75,18 @@ def encoded(
         parts.append(tag(6, 2) + varint(len(tensor) + size) + tensor)
         parts += [b"".join(pieces)] if size <= _JOINED_BYTES or any(map(_is_lent, pieces)) else pieces
     return [tag(2, 2) + varint(sum(map(len, parts))), *parts]
+
+
+@lru_cache(maxsize=4096)
+def _addressed(name: ModelVersion, rows: int) -> bytes:
+    """Request.model, version and rows: the same few again and again."""
+    return bytes_field(2, name.model.encode()) + bytes_field(3, name.version.encode()) + varint_field(4, rows)
+
+
+@lru_cache(maxsize=4096)
+def _described(name: str, datatype: str, shape: tuple[int, ...]) -> bytes:
+    """A Tensor without its data."""
+    return bytes_field(1, name.encode()) + bytes_field(2, datatype.encode()) + packed_field(3, list(shape))
 
 
 def _is_lent(piece: Data) -> bool:

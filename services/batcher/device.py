@@ -7,6 +7,15 @@ earns no credit. Source: Goyal, Vin, Cheng, "Start-time fair queueing" (1996).
 
 from typing import Protocol
 
+_PATIENCE_NS = 1_000_000_000
+_OVERDUE = 10  # times what it should take
+
+
+class Run(Protocol):
+    """A batch, as its device sees it."""
+
+    expected_ns: int
+
 
 class Member(Protocol):
     """A batcher, as its device sees it."""
@@ -20,17 +29,32 @@ class Member(Protocol):
     def launch_one(self, now_ns: int, *, shadows: bool) -> bool:
         """Launch the next batch, if one may leave now."""
 
+    def wake_at(self, at_ns: int, now_ns: int) -> None:
+        """Pump again at `at_ns`, if nothing happens before."""
+
 
 class Device:
     """At most `slots` batches at once, shared between its members by the compute time they use."""
 
-    __slots__ = ("_clock", "_waiting", "in_flight", "slots")
+    __slots__ = ("_clock", "_running", "_waiting", "slots")
 
     def __init__(self, slots: int) -> None:
         self.slots = slots
-        self.in_flight = 0
+        self._running: dict[Run, int] = {}  # and when each is overdue
         self._clock = 0.0
         self._waiting: dict[Member, None] = {}  # members with something to run
+
+    @property
+    def in_flight(self) -> int:
+        """Batches that hold a slot."""
+        return len(self._running)
+
+    def launched(self, batch: Run, now_ns: int) -> None:
+        """A batch holds a slot from now on, until it has landed or is overdue."""
+        self._running[batch] = now_ns + max(_PATIENCE_NS, _OVERDUE * batch.expected_ns)
+
+    def landed(self, batch: Run) -> None:
+        self._running.pop(batch, None)
 
     def leave(self, member: Member) -> None:
         """`member` has nothing to run, and never will."""
@@ -44,7 +68,7 @@ class Device:
         if member not in self._waiting:
             member.used = max(member.used, self._clock)
             self._waiting[member] = None
-        if self.in_flight >= self.slots:
+        if len(self._running) >= self.slots and not self._has_overdue(member, now_ns):
             return
         if len(self._waiting) == 1:
             self._serve_only(member, now_ns)
@@ -66,9 +90,21 @@ class Device:
         if shadow:
             self._serve(shadow, now_ns, shadows=True)
 
+    def _has_overdue(self, member: Member, now_ns: int) -> bool:
+        """Let go of the slots of batches that are overdue, or have `member` look again when one is.
+
+        A worker that hangs must not stop other models until somebody ends it.
+        """
+        overdue = [batch for batch, due_ns in self._running.items() if due_ns <= now_ns]
+        for batch in overdue:
+            del self._running[batch]
+        if not overdue:
+            member.wake_at(min(self._running.values()), now_ns)
+        return bool(overdue)
+
     def _serve_only(self, member: Member, now_ns: int) -> None:
         """The common case: nobody else has anything to run."""
-        while self.in_flight < self.slots:
+        while len(self._running) < self.slots:
             has_primary, has_shadow = member.waiting
             if not has_primary and not has_shadow:
                 del self._waiting[member]
@@ -81,7 +117,7 @@ class Device:
     def _serve(self, queue: list[tuple[float, int, Member]], now_ns: int, *, shadows: bool) -> None:
         """Go round as long as somebody launches and there is room."""
         queue = sorted(queue)
-        while queue and self.in_flight < self.slots:
+        while queue and len(self._running) < self.slots:
             used, number, member = queue[0]
             if not member.launch_one(now_ns, shadows=shadows):
                 del queue[0]

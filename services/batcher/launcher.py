@@ -36,11 +36,18 @@ class Launcher:
         """Launch everything that may leave now, here and in those that share the device."""
         self._device.pump(self, now_ns)
 
+    def wake_at(self, at_ns: int, now_ns: int) -> None:
+        """Look again at `at_ns`, if nothing happens before."""
+        self._alarm.set(at_ns, now_ns)
+
     @property
     def waiting(self) -> tuple[bool, bool]:
         """Whether primary requests, and whether shadow ones, wait for a batch."""
-        primary = self._queue.primary_rows
-        return bool(primary or self._recovery), self._queue.rows > primary
+        queue = self._queue
+        if not queue.rows:
+            return bool(self._recovery), False
+        primary = queue.primary_rows
+        return bool(primary or self._recovery), queue.rows > primary
 
     def launch_one(self, now_ns: int, *, shadows: bool) -> bool:
         """Launch the next batch, if one may leave now."""
@@ -121,7 +128,7 @@ class Launcher:
     def _launch(self, worker: Worker, batch: Batch, now_ns: int) -> None:
         service = batch.service
         batch.expected_ns = max(_LEAST_NS, int(service.predict_ns(batch.cost)) if service.known(now_ns) else 0)
-        self._device.in_flight += 1
+        self._device.launched(batch, now_ns)
         self.used += batch.expected_ns / self._lobby.door.policy.weight
         worker.launch(batch)
 
@@ -155,7 +162,7 @@ class Launcher:
 
     def landed(self, batch: Batch, took_ns: int) -> None:
         """A batch has left the device after `took_ns` (0 = not known)."""
-        self._device.in_flight -= 1
+        self._device.landed(batch)
         if took_ns:
             self.used += (took_ns - batch.expected_ns) / self._lobby.door.policy.weight
         if batch.suspect:

@@ -194,6 +194,8 @@ class Queue:
 
     def work_ns(self, most_rows: int) -> float:
         """How long all that waits takes one worker, in batches of `most_rows` rows."""
+        if not self.rows:
+            return 0.0
         work_ns = 0.0
         rows = 0
         for buckets in (self._primary, self._shadow):

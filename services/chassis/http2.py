@@ -26,6 +26,9 @@ from services.chassis.framing import PREFIX, Framing
 _WINDOW_BYTES = 16 << 20
 _PULL_BYTES = 256 << 10  # taken from nghttp2 at a time, so that streams interleave in the socket
 _HIGH_WATER_BYTES = 512 << 10
+_LARGE_BYTES = 1 << 20  # of a message over which a peer may be silent for longer
+_SLOWEST_BYTES_S = 10 << 20  # at which it is taken in, parsed and answered on a busy machine
+_MOST_PATIENCE_S = 15.0
 _SMALL_BYTES = 64 << 10  # of a message whose parts are joined before they are queued
 
 _CONFIG = Configuration()
@@ -44,7 +47,11 @@ class Http2Owner(Protocol):
 
 
 class Http2(asyncio.Protocol):
-    """One connection. `keepalive_s`: silence until a ping, and again until the peer is given up; 0 = never."""
+    """One connection.
+
+    `keepalive_s`: silence until a ping, and again until the peer is given up; 0 = never. A peer that was sent something
+    large is given longer, and nobody is given up by an end that was away itself.
+    """
 
     def __init__(self, role: Role, owner: Http2Owner, *, keepalive_s: float) -> None:
         self._connection = Connection(role, _CONFIG)
@@ -58,6 +65,8 @@ class Http2(asyncio.Protocol):
         self._before_flush: Callable[[], None] | None = None
         self._heard = self._loop.time()
         self._pinged = False
+        self._patient_until = 0.0  # the peer may be at work on something large
+        self._due = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._reason = ""
 
@@ -101,6 +110,10 @@ class Http2(asyncio.Protocol):
         if size <= _SMALL_BYTES:
             self._connection.send_data(stream, b"".join((prefix, *parts)))
             return
+        if size > _LARGE_BYTES:
+            now = self._loop.time()
+            wait_s = max(self._patient_until - now, 0) + size / _SLOWEST_BYTES_S
+            self._patient_until = now + min(wait_s, _MOST_PATIENCE_S)
         self._connection.send_data(stream, prefix)  # joining would copy what nghttp2 is about to copy
         for part in parts:
             if len(part):
@@ -148,7 +161,7 @@ class Http2(asyncio.Protocol):
         self._connection.set_local_window_size(_WINDOW_BYTES)
         self._heard = self._loop.time()
         if self._keepalive_s:
-            self._timer = self._loop.call_later(self._keepalive_s, self._keepalive)
+            self._look_later()
         self._owner.connected()
         self.schedule_flush()
 
@@ -233,9 +246,17 @@ class Http2(asyncio.Protocol):
             self._reason = self._reason or "the session ended"
             self._transport.close()
 
+    def _look_later(self) -> None:
+        self._due = self._loop.time() + self._keepalive_s
+        self._timer = self._loop.call_at(self._due, self._keepalive)
+
     def _keepalive(self) -> None:
-        silent_s = self._loop.time() - self._heard
-        if self._pinged and silent_s >= 2 * self._keepalive_s:
+        now = self._loop.time()
+        if now - self._due > self._keepalive_s / 4:  # this end was away, and has not read what came meanwhile
+            self._look_later()
+            return
+        silent_s = now - self._heard
+        if self._pinged and silent_s >= 2 * self._keepalive_s and now >= self._patient_until:
             self.abort(f"the peer was silent for {silent_s:.1f} s")
             return
         if silent_s >= self._keepalive_s and not self._pinged:
@@ -246,4 +267,4 @@ class Http2(asyncio.Protocol):
                 self.abort(f"the session ended: {error}")
                 return
             self._pull()
-        self._timer = self._loop.call_later(self._keepalive_s, self._keepalive)
+        self._look_later()

@@ -106,3 +106,34 @@ def test_models_that_wait_for_nothing_cost_nothing() -> None:
     first.send([2])
 
     assert len(first.device._waiting) == 1
+
+
+def test_a_worker_that_hangs_holds_its_place_only_for_so_long() -> None:
+    hung = Bench(ONE, device_slots=1)
+    other = Bench(ONE, beside=hung)
+    hung.send([1])
+    other.send([2])
+    assert other.puppet.rows() == []
+
+    other.time.advance(1001 * MS)
+
+    assert other.puppet.rows() == [1]
+
+    hung.puppet.echo()
+    other.puppet.echo()
+
+    assert other.device.in_flight == 0
+
+
+def test_a_batch_that_is_known_to_take_long_is_not_overdue() -> None:
+    slow = Bench(ONE, device_slots=1)
+    other = Bench(ONE, beside=slow)
+    for _ in range(10):
+        slow.send([1])
+        slow.time.advance(400 * MS)
+        slow.puppet.echo()
+    slow.send([1])
+    other.send([2])
+    slow.time.advance(1500 * MS)
+
+    assert other.puppet.rows() == []
