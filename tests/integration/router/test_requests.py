@@ -178,14 +178,16 @@ async def test_readiness_tells_unknown_from_unready(mesh: RouterMesh) -> None:
 @pytest.mark.parametrize(("megabytes", "times"), [(5, 2), (60, 1)])
 async def test_large_tensors_pass(mesh: RouterMesh, megabytes: int, times: int) -> None:
     rows = megabytes << 17
-    model = await mesh.model(spec={"limits": {"max_request_rows": rows}}, max_request_rows=rows)
+    spec = {"limits": {"max_request_rows": rows}, "default_deadline_ms": 90_000}
+    model = await mesh.model(spec=spec, max_request_rows=rows)
     request = infer_request(model.name)
     request.inputs[0].shape[0] = rows
     request.raw_input_contents[0] = bytes(range(256)) * (megabytes << 12)
 
-    answers = [await mesh.call(request, timeout_s=60) for _ in range(times)]
+    answers = [await mesh.call(request, timeout_s=90) for _ in range(times)]
 
     expected = request.raw_input_contents[0]
+    assert [(a.code, a.message) for a in answers] == [(OK, "")] * times
     assert [a.response.raw_output_contents[0] == expected for a in answers if a.response] == [True] * times
 
 
