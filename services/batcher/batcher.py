@@ -133,11 +133,11 @@ class Batcher:
     # -- what workers do
 
     def attach(self, worker: Worker) -> None:
-        """`worker` takes batches from now on; those with another artifact take no more."""
+        """`worker` takes batches from now on; those that run otherwise take no more."""
         lobby, facts = self.lobby, worker.facts
         lobby.digest = facts.digest
         for other in self.workers:
-            other.accepting = other.accepting and other.facts.digest == facts.digest
+            other.accepting = other.accepting and other.facts.runs_like(facts)
         if facts.signature != self._signature:
             self._tell_all_but_running(f"{self.name} was replaced by an artifact with another signature")
             self._signature = facts.signature

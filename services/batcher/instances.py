@@ -10,7 +10,7 @@ from services.batcher.worker import Worker, WorkerFacts
 from services.chassis.arena import Arenas
 from services.chassis.link import Link, LinkClient
 from services.chassis.wire import signature_from_proto
-from services.core.batching_spec import Padding
+from services.core.batching_spec import Padding, SequenceBatching
 from services.core.names import ModelVersion
 from turnout.v1 import link_pb2
 from turnout.v1 import runtime_pb2 as pb
@@ -23,6 +23,7 @@ class Versions(Protocol):
     """Where a worker's batcher is found, and who hears that it came or went."""
 
     def batcher(self, facts: WorkerFacts) -> Batcher: ...
+    def attach(self, worker: Worker) -> None: ...
     def changed(self) -> None: ...
 
 
@@ -56,7 +57,7 @@ class Instance:
         link.lender = self._arenas.lender(link)
         self.worker = Worker(self.facts, link, self._clock, link.lender)
         self.worker.accepting = not self.is_retired
-        self._versions.batcher(self.facts).attach(self.worker)
+        self._versions.attach(self.worker)
         self.on_change()
 
     def received(self, link: Link, frame: link_pb2.Frame) -> None:  # noqa: ARG002 - the handler's shape
@@ -90,13 +91,18 @@ class Instance:
         """It is READY, with these facts."""
         self.facts = facts
         self.is_leaving = self._is_drained
-        if self.is_retired or (self.worker is not None and self.worker.facts.slots != facts.slots):
+        worker = self.worker
+        if worker is None:
             self.is_retired = False
-            if self.worker is not None:
-                batcher, worker = self._versions.batcher(facts), self.worker
-                worker.facts = facts
-                worker.accepting |= not self.is_leaving and facts.digest == batcher.lobby.digest
-                batcher.pump(self._clock())
+        elif self.is_retired or worker.facts != facts:
+            self.is_retired = False
+            batcher = self._versions.batcher(facts)
+            others = [other.facts for other in batcher.workers if other.accepting and other is not worker]
+            is_like = facts.digest == batcher.lobby.digest and all(other.runs_like(facts) for other in others)
+            worker.facts = facts
+            worker.accepting |= is_like and not self.is_leaving
+            self._versions.changed()  # what it gets now is as it takes it
+            self._versions.batcher(facts).pump(self._clock())
 
 
 class Instances:
@@ -127,6 +133,7 @@ class Instances:
                 max(1, told.slots),
                 signature_from_proto(told.signature),
                 Padding.parse(told.pad_to) if told.pad_to else None,
+                SequenceBatching.parse(told.sequence_batching) if told.sequence_batching else None,
             )
             if number in self.by_id:
                 self.by_id[number].keep(facts)

@@ -8,10 +8,11 @@ from services.batcher.batcher import Batcher
 from services.batcher.device import Device
 from services.batcher.policy import BatchPolicy
 from services.batcher.sequence_batcher import batcher_for
-from services.batcher.worker import WorkerFacts
+from services.batcher.worker import Worker, WorkerFacts
 from services.chassis.etcd import Registration
 from services.chassis.wire import signature_to_proto
 from services.core import keys
+from services.core.batching_spec import states_and_controls
 from services.core.model_spec import ModelSpec
 from services.core.names import ModelVersion
 from services.core.registry import Endpoint
@@ -54,13 +55,27 @@ class Serving:
         self._clock = clock
         self._call_later = call_later
         self._listed = False  # may stand in endpoints/
+        self._facts: dict[tuple[str, str], WorkerFacts] = {}  # of the newest worker that takes or took batches
 
     def batcher(self, facts: WorkerFacts) -> Batcher:
         """The batcher of a worker's model version, made when it is the first."""
         batcher = self.batchers.get(facts.name)
         if batcher is None:
+            self._facts[facts.name] = facts
             batcher = self.batchers[facts.name] = self._make(facts, self._policy(facts))
         return batcher
+
+    def attach(self, worker: Worker) -> None:
+        """`worker` has come: its version is batched as it takes it, from before its first batch on."""
+        facts = worker.facts
+        batcher = self.batcher(facts)
+        self._facts[facts.name] = facts
+        policy = self._policy(facts)
+        if not policy.goes_on_from(batcher.policy):
+            for other in batcher.workers:
+                other.accepting = other.accepting and other.facts.runs_like(facts)
+            self._replace(batcher, policy)
+        self.batcher(facts).attach(worker)
 
     def list_endpoints(self, *, listed: bool) -> None:
         """Whether routers may find this pod in etcd."""
@@ -71,6 +86,7 @@ class Serving:
         """A worker came or went, or a spec changed: go by that, and tell who should know."""
         for name in [name for name, batcher in self.batchers.items() if batcher.is_over]:
             self.batchers.pop(name).launcher.leave()
+            self._facts.pop(name, None)
         self._respecify()
         serving = {batcher.name: batcher for batcher in self.batchers.values() if _accepts(batcher)}
         message = pb.Serving(models=[_served(batcher) for batcher in serving.values()])
@@ -108,16 +124,24 @@ class Serving:
         if not workers:
             del self.batchers[batcher.name]
             return
-        new = self.batchers[batcher.name] = self._make(workers[-1].facts, policy)
+        new = self.batchers[batcher.name] = self._make(self._facts[batcher.name], policy)
         new.lobby.tally = batcher.lobby.tally
         for worker in workers:
             new.attach(worker)
 
-    def _policy(self, facts: WorkerFacts) -> BatchPolicy:
-        return BatchPolicy.of(self._spec_of(*facts.name), batches=facts.signature.batches)
-
     def _policy_of(self, batcher: Batcher) -> BatchPolicy:
-        return BatchPolicy.of(self._spec_of(*batcher.name), batches=batcher.lobby.intake.batches)
+        """What the newest worker of a batcher takes, or the last one took."""
+        name = batcher.name
+        self._facts[name] = next((w.facts for w in reversed(batcher.workers) if w.accepting), self._facts[name])
+        return self._policy(self._facts[name])
+
+    def _policy(self, facts: WorkerFacts) -> BatchPolicy:
+        """By the spec, but with no states and controls that the workers were not started for."""
+        spec = self._spec_of(*facts.name)
+        batching, theirs = spec.batching, facts.sequences
+        if states_and_controls(batching.sequence_batching) != states_and_controls(theirs):
+            spec = spec.model_copy(update={"batching": batching.with_sequences(theirs)})
+        return BatchPolicy.of(spec, batches=facts.signature.batches)
 
     def _endpoint(self, batcher: Batcher) -> Endpoint:
         return self.place.model_copy(
@@ -147,4 +171,5 @@ def _served(batcher: Batcher) -> pb.Served:
         max_batch_rows=max(1, batcher.policy.max_batch_rows),
         max_request_rows=batcher.policy.max_request_rows,
         slots=_slots(batcher),
+        keeps_state=batcher.policy.sequences is not None,
     )

@@ -9,7 +9,7 @@ from services.batcher.search import Search
 from services.batcher.service_time import ServiceTime
 from services.chassis.arena import Lender
 from services.chassis.link import Link
-from services.core.batching_spec import Padding
+from services.core.batching_spec import Padding, SequenceBatching, states_and_controls
 from services.core.names import ModelVersion
 from services.core.signature import Signature
 
@@ -70,6 +70,12 @@ class WorkerFacts:
     slots: int
     signature: Signature  # the artifact's
     pad_to: Padding | None = None  # as it was proven to change no answer
+    sequences: SequenceBatching | None = None  # with the states and controls that it was started for
+
+    def runs_like(self, other: "WorkerFacts") -> bool:
+        """Whether both run the same batches."""
+        mine, theirs = states_and_controls(self.sequences), states_and_controls(other.sequences)
+        return self.digest == other.digest and mine == theirs
 
 
 class Worker:

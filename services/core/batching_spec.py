@@ -97,6 +97,24 @@ class SequenceBatching(Spec):
         return self
 
 
+def states_and_controls(
+    sequences: SequenceBatching | None,
+) -> tuple[tuple[SequenceState, ...], tuple[ControlInput, ...]]:
+    """What a worker must be started for; the rest of `sequence_batching` is the batcher's alone."""
+    return (sequences.state, sequences.control_input) if sequences is not None else ((), ())
+
+
+_EXCLUDED_BY_SEQUENCES = {  # and how they are named to users
+    "priority_levels": "priority_levels",
+    "preferred_batch_size": "preferred_batch_size",
+    "max_queue_delay_microseconds": "max_queue_delay_microseconds",
+    "target_p99_ms": "target_p99_ms",
+    "pad_to": "pad_to",
+    "preserve_ordering": "preserve_ordering",
+    "timeout_action": "timeout_action DELAY",
+}
+
+
 class Batching(Spec):
     """When requests leave the queue together. Names and meaning follow Triton's `dynamic_batching`."""
 
@@ -150,17 +168,8 @@ class Batching(Spec):
         sequences = self.sequence_batching
         if sequences is None:
             return
-        others = {
-            "priority_levels": self.priority_levels,
-            "preferred_batch_size": self.preferred_batch_size,
-            "max_queue_delay_microseconds": self.max_queue_delay_microseconds,
-            "target_p99_ms": self.target_p99_ms,
-            "pad_to": self.pad_to,
-            "preserve_ordering": self.preserve_ordering,
-            "timeout_action DELAY": self.timeout_action == "DELAY",
-        }
-        for name, value in others.items():
-            if value:
+        for field, name in _EXCLUDED_BY_SEQUENCES.items():
+            if getattr(self, field) != type(self).model_fields[field].get_default():
                 raise ValueError(f"{name} and sequence_batching exclude each other: sequences have rules of their own")
         sizes = sequences.oldest.preferred_batch_size if sequences.oldest else ()
         for size in sizes:
@@ -169,6 +178,13 @@ class Batching(Spec):
                     f"sequence_batching.oldest.preferred_batch_size {size} is not within 1 to max_batch_size"
                     f" {self.max_batch_size}"
                 )
+
+    def with_sequences(self, sequences: SequenceBatching | None) -> Self:
+        """These settings with other `sequence_batching`; without what that excludes."""
+        excluded = [*_EXCLUDED_BY_SEQUENCES, "default_priority_level", "priority_queue_policy"]
+        fields = type(self).model_fields
+        defaults = {name: fields[name].get_default() for name in excluded} if sequences is not None else {}
+        return self.model_copy(update=defaults | {"sequence_batching": sequences})
 
     def filled_inputs(self) -> frozenset[str]:
         """Inputs of the model that the mesh fills in: callers do not send them. Those of `pad_to` are apart."""

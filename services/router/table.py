@@ -48,7 +48,9 @@ class Target:
         self.entity_inputs = _entity_inputs(spec.features) - {i.name for i in self.caller_signature.inputs}
         self.max_request_rows = min(served.max_request_rows or spec.max_request_rows(), spec.max_request_rows())
         self.idempotent = spec.idempotent
-        self.is_sequential = spec.batching.sequence_batching is not None  # keeps state from request to request
+        says = served.HasField("keeps_state")  # a peer of an earlier release does not
+        # Keeps state from request to request: the workers that serve do, whatever the spec says of their successors.
+        self.is_sequential = served.keeps_state if says else spec.batching.sequence_batching is not None
         self.samples: list[tuple[int, ...]] = []  # stage durations, taken by the metrics
         self.expected_wait_ns = 0  # in the queue, as the last reply said
         self.heard_ns = 0

@@ -39,7 +39,7 @@ class Generation:
             return
         self.spec = spec
         for supervisor in self.supervisors:
-            supervisor.adjust(Bounds(spec.limits, spec.batching.slots))
+            supervisor.adjust(Bounds.of(spec))
         for extra in self.supervisors[spec.count :]:
             let_go(extra)
         del self.supervisors[spec.count :]

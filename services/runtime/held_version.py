@@ -8,7 +8,7 @@ from typing import Any
 
 import structlog
 
-from services.core.batching_spec import SequenceBatching
+from services.core.batching_spec import states_and_controls
 from services.core.model_spec import ModelSpec
 from services.core.names import ModelVersion
 from services.core.registry import InventoryVersion
@@ -63,10 +63,9 @@ class HeldVersion:
         fetched = self._fetched
         if fetched is not None and fetched.found is not None:
             file, pad_to = str(fetched.found.file), spec.batching.pad_to
-            sequences = spec.batching.sequence_batching or SequenceBatching()
+            needs = states_and_controls(spec.batching.sequence_batching)
             plan = Plan(
-                *self.identity, fetched.digest, fetched.found.framework, file, spec.trusted, pad_to,
-                sequences.state, sequences.control_input,
+                *self.identity, fetched.digest, fetched.found.framework, file, spec.trusted, pad_to, *needs,
             )  # fmt: skip
             self._advance(plan, spec)
         elif self.current is not None:

@@ -5,11 +5,12 @@ import contextlib
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import structlog
 
-from services.core.model_spec import Limits
+from services.core.batching_spec import SequenceBatching, states_and_controls
+from services.core.model_spec import Limits, ModelSpec
 from services.runtime.backoff import Restarts
 from services.runtime.job import Job
 from services.runtime.metrics import RuntimeMetrics
@@ -35,6 +36,11 @@ class Bounds:
 
     limits: Limits
     slots: int
+    sequences: SequenceBatching | None = None  # with the states and controls of the job
+
+    @classmethod
+    def of(cls, spec: ModelSpec) -> Self:
+        return cls(spec.limits, spec.batching.slots, spec.batching.sequence_batching)
 
 
 class Supervisor:
@@ -54,6 +60,7 @@ class Supervisor:
         self.instance = pb.Instance(
             id=job.id, model=job.model, version=job.version, digest=job.digest, state=pb.LOADING,
             data_socket=str(job.socket), slots=bounds.slots, pad_to=job.pad_to.dump() if job.pad_to else b"",
+            sequence_batching=bounds.sequences.dump() if bounds.sequences else b"",
         )  # fmt: skip
         self.ended = asyncio.Event()
         self._job = job
@@ -72,9 +79,12 @@ class Supervisor:
 
     def adjust(self, bounds: Bounds) -> None:
         """Take changed bounds; they hold from the next look on."""
+        if states_and_controls(bounds.sequences) != (self._job.states, self._job.controls):
+            bounds.sequences = self.bounds.sequences  # another process is needed for these
         self.bounds = bounds
-        if self.instance.slots != bounds.slots:
-            self.instance.slots = bounds.slots
+        instance, sequences = self.instance, bounds.sequences.dump() if bounds.sequences else b""
+        if (instance.slots, instance.sequence_batching) != (bounds.slots, sequences):
+            instance.slots, instance.sequence_batching = bounds.slots, sequences
             self._on_change()
 
     def stop(self) -> None:

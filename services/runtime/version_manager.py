@@ -212,7 +212,7 @@ class VersionManager:
             log_level=config.log_level,
         )  # fmt: skip
         supervisor = Supervisor(
-            job, Bounds(spec.limits, spec.batching.slots), self._wake.set, self._metrics,
+            job, Bounds.of(spec), self._wake.set, self._metrics,
             load_timeout_s=config.load_timeout_s, drain_s=max(0.5, config.drain_s - _DRAIN_MARGIN_S),
         )  # fmt: skip
         self._spawn(self._supervise(supervisor))

@@ -18,7 +18,7 @@ from inference import grpc_service_pb2 as pb
 from services.core.tensor import decode_bytes
 from tests.support import accumulators
 from tests.support.mesh import Mesh, until
-from tests.support.mesh_probes import QUICK, introduce, metric, worker
+from tests.support.mesh_probes import QUICK, introduce, metric, put_model, worker
 from tests.support.service_process import REPOSITORY
 from tests.support.traffic import MODEL_INFER
 
@@ -188,3 +188,31 @@ async def test_a_killed_worker_ends_its_sequences_clearly_and_a_new_start_works(
     assert {code for code, _ in outcomes} == {grpc.StatusCode.OK, INVALID}
     assert all("begin it anew with sequence_start" in text for code, text in outcomes if code is INVALID)
     assert again == [5] * 8
+
+
+async def test_a_wrong_state_never_takes_effect_and_a_right_change_does_with_its_workers(mesh: Mesh) -> None:
+    accumulators.write(mesh.repository, "changed")
+    await introduce(mesh, "changed", 1, spec=accumulators.spec(), replicas=2)
+
+    async def refused() -> bool:
+        return all("nowhere" in pod.models["changed"]["1"].reason for pod in (await mesh.inventory()).values())
+
+    async with grpc.aio.insecure_channel(await mesh.listening("router", "grpc")) as channel:
+        caller = Caller(channel, "changed")
+        await caller.step(1, 1, start=True)
+        wrong = accumulators.spec(state=[{"input_name": "nowhere", "output_name": "sum_next"}])
+        await put_model(mesh, "changed", 1, spec=wrong)
+        await until("the wrong state is refused", refused)
+        assert (await caller.step(1, 2))["y"].tolist() == [3]
+        assert (await caller.whole(2, [4, 5]))[-1]["y"].tolist() == [9]
+
+        controls = [control for control in accumulators.CONTROLS if control["kind"] != "END"]
+        await put_model(mesh, "changed", 1, spec=accumulators.spec(control_input=controls))
+
+        async def inputs() -> bool:
+            ask = channel.unary_unary("/inference.GRPCInferenceService/ModelMetadata")
+            request = pb.ModelMetadataRequest(name="changed").SerializeToString()
+            told = pb.ModelMetadataResponse.FromString(await ask(request))
+            return [tensor.name for tensor in told.inputs] == ["x", "end"]
+
+        await until("callers send `end` themselves", inputs)

@@ -8,7 +8,7 @@ import pytest
 
 from services.batcher.batcher import Batcher
 from services.batcher.instances import Instances
-from services.batcher.worker import WorkerFacts
+from services.batcher.worker import Worker, WorkerFacts
 from services.chassis.arena import Arenas
 from services.chassis.link import Link
 from services.chassis.wire import signature_to_proto
@@ -26,6 +26,9 @@ class Versions:
     def batcher(self, facts: WorkerFacts) -> Batcher:
         assert facts.name == NAME
         return self._batcher
+
+    def attach(self, worker: Worker) -> None:
+        self._batcher.attach(worker)
 
     def changed(self) -> None: ...
 

@@ -5,16 +5,15 @@ from dataclasses import replace
 import pytest
 
 from services.batcher.policy import BatchPolicy
-from services.batcher.serving import Endpoints, Serving, SpecOf
 from services.core.errors import INTERNAL, OK, UNAVAILABLE
 from services.core.model_spec import ModelSpec
 from services.core.signature import TensorSpec
-from tests.support.batching import ECHO, NAME, Bench, Puppet, ints
-from tests.support.sequencing import CONTROLS, SIGNATURE, STATE, SequenceBench
+from tests.support.batching import ECHO, Bench, Puppet, ints
+from tests.support.sequencing import SIGNATURE, SequenceBench
+from tests.support.serving import served_by
 from turnout.v1 import link_pb2 as pb
 
 OTHER = replace(ECHO, inputs=(*ECHO.inputs, TensorSpec("more", "FP32", (-1, 2))))
-SEQUENCES = {"sequence_batching": {"control_input": CONTROLS, "state": STATE}}
 
 
 def searching() -> tuple[Bench, list[int]]:
@@ -140,41 +139,6 @@ def test_a_cut_request_that_waits_too_long_is_counted_once() -> None:
 
     assert bench.batcher.lobby.tally.shed == [0, 0, 1]
     assert bench.batcher.lobby.tally.expired == [1, 0]
-
-
-class Registration:
-    """Keeps nothing."""
-
-    def put(self, key: str, value: bytes) -> None: ...
-    def remove(self, key: str) -> None: ...
-
-
-def served_by(spec_of: SpecOf, bench: Bench) -> Serving:
-    """What serves a bench's model version; its batcher is the bench's."""
-    serving = Serving(
-        spec_of,
-        Endpoints(Registration(), "pod"),  # type: ignore[arg-type]
-        bench.device,
-        clock=bench.time.clock,
-        call_later=bench.time.call_later,
-    )
-    bench.batcher = serving.batcher(bench.facts)
-    return serving
-
-
-@pytest.mark.parametrize("begins", [True, False])
-def test_without_a_worker_a_model_may_begin_and_cease_to_have_sequences(begins: bool) -> None:  # noqa: FBT001
-    specs = [ModelSpec(), ModelSpec.model_validate({"batching": {"max_batch_size": 4} | SEQUENCES})]
-    before, after = specs if begins else specs[::-1]
-    bench, found = Bench(signature=SIGNATURE, workers=0), {"spec": before}
-    serving = served_by(lambda _model, _version: found["spec"], bench)
-    bench.hire().die()
-    found["spec"] = after
-    serving.changed()
-
-    assert (serving.batcher(bench.facts).policy.sequences is not None) == begins
-    assert serving.batcher(bench.facts) is not bench.batcher
-    assert NAME in serving.batchers
 
 
 def test_when_an_artifact_that_does_not_batch_takes_over_requests_run_one_by_one() -> None:

@@ -152,7 +152,7 @@ class Reply(_message.Message):
     def __init__(self, id: _Optional[int] = ..., code: _Optional[int] = ..., message: _Optional[str] = ..., executed: _Optional[_Union[Executed, str]] = ..., outputs: _Optional[_Iterable[_Union[_tensor_pb2.Tensor, _Mapping]]] = ..., stages_ns: _Optional[_Iterable[int]] = ..., total_ns: _Optional[int] = ..., batch_rows: _Optional[int] = ..., retries: _Optional[int] = ..., digest: _Optional[str] = ..., retry_after_us: _Optional[int] = ..., expected_wait_us: _Optional[int] = ..., seq: _Optional[int] = ..., final: _Optional[bool] = ...) -> None: ...
 
 class Served(_message.Message):
-    __slots__ = ("model", "version", "digest", "signature", "max_batch_rows", "max_request_rows", "slots")
+    __slots__ = ("model", "version", "digest", "signature", "max_batch_rows", "max_request_rows", "slots", "keeps_state")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
@@ -160,6 +160,7 @@ class Served(_message.Message):
     MAX_BATCH_ROWS_FIELD_NUMBER: _ClassVar[int]
     MAX_REQUEST_ROWS_FIELD_NUMBER: _ClassVar[int]
     SLOTS_FIELD_NUMBER: _ClassVar[int]
+    KEEPS_STATE_FIELD_NUMBER: _ClassVar[int]
     model: str
     version: str
     digest: str
@@ -167,7 +168,8 @@ class Served(_message.Message):
     max_batch_rows: int
     max_request_rows: int
     slots: int
-    def __init__(self, model: _Optional[str] = ..., version: _Optional[str] = ..., digest: _Optional[str] = ..., signature: _Optional[_Union[_tensor_pb2.Signature, _Mapping]] = ..., max_batch_rows: _Optional[int] = ..., max_request_rows: _Optional[int] = ..., slots: _Optional[int] = ...) -> None: ...
+    keeps_state: bool
+    def __init__(self, model: _Optional[str] = ..., version: _Optional[str] = ..., digest: _Optional[str] = ..., signature: _Optional[_Union[_tensor_pb2.Signature, _Mapping]] = ..., max_batch_rows: _Optional[int] = ..., max_request_rows: _Optional[int] = ..., slots: _Optional[int] = ..., keeps_state: _Optional[bool] = ...) -> None: ...
 
 class Serving(_message.Message):
     __slots__ = ("models",)

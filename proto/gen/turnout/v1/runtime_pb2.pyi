@@ -38,7 +38,7 @@ class RuntimeState(_message.Message):
     def __init__(self, runtime: _Optional[str] = ..., instances: _Optional[_Iterable[_Union[Instance, _Mapping]]] = ..., draining: _Optional[bool] = ...) -> None: ...
 
 class Instance(_message.Message):
-    __slots__ = ("id", "model", "version", "digest", "state", "reason", "data_socket", "slots", "signature", "pid", "restarts", "pad_to")
+    __slots__ = ("id", "model", "version", "digest", "state", "reason", "data_socket", "slots", "signature", "pid", "restarts", "pad_to", "sequence_batching")
     ID_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -51,6 +51,7 @@ class Instance(_message.Message):
     PID_FIELD_NUMBER: _ClassVar[int]
     RESTARTS_FIELD_NUMBER: _ClassVar[int]
     PAD_TO_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_BATCHING_FIELD_NUMBER: _ClassVar[int]
     id: str
     model: str
     version: str
@@ -63,4 +64,5 @@ class Instance(_message.Message):
     pid: int
     restarts: int
     pad_to: bytes
-    def __init__(self, id: _Optional[str] = ..., model: _Optional[str] = ..., version: _Optional[str] = ..., digest: _Optional[str] = ..., state: _Optional[_Union[InstanceState, str]] = ..., reason: _Optional[str] = ..., data_socket: _Optional[str] = ..., slots: _Optional[int] = ..., signature: _Optional[_Union[_tensor_pb2.Signature, _Mapping]] = ..., pid: _Optional[int] = ..., restarts: _Optional[int] = ..., pad_to: _Optional[bytes] = ...) -> None: ...
+    sequence_batching: bytes
+    def __init__(self, id: _Optional[str] = ..., model: _Optional[str] = ..., version: _Optional[str] = ..., digest: _Optional[str] = ..., state: _Optional[_Union[InstanceState, str]] = ..., reason: _Optional[str] = ..., data_socket: _Optional[str] = ..., slots: _Optional[int] = ..., signature: _Optional[_Union[_tensor_pb2.Signature, _Mapping]] = ..., pid: _Optional[int] = ..., restarts: _Optional[int] = ..., pad_to: _Optional[bytes] = ..., sequence_batching: _Optional[bytes] = ...) -> None: ...
