@@ -6,7 +6,8 @@ from typing import ClassVar, NamedTuple
 import structlog
 
 from services.batcher.alarm import Alarm, CallLater
-from services.batcher.collate import WrongRowsError, columns_of
+from services.batcher.answers import Answers
+from services.batcher.collate import Column
 from services.batcher.device import Device
 from services.batcher.door import Door
 from services.batcher.intake import Intake
@@ -16,7 +17,6 @@ from services.batcher.padding import Padder
 from services.batcher.policy import FOREVER_NS, BatchPolicy
 from services.batcher.queue import Queue
 from services.batcher.recovery import Recovery
-from services.batcher.replies import Layouts, Scatter
 from services.batcher.request import HELD, Pending
 from services.batcher.search import Failure
 from services.batcher.service_time import ServiceTime
@@ -29,7 +29,6 @@ from services.core.names import ModelVersion
 from services.core.signature import Signature
 from turnout.v1 import link_pb2 as pb
 
-_LOOK_AHEAD_EVERY = 8  # batches
 _ORPHAN_NS = 1_000_000_000  # without a worker for so long, those waiting are told
 
 log = structlog.get_logger()
@@ -74,7 +73,7 @@ class Batcher:
         intake = self._intake(policy)
         self.lobby = parts.lobby(name, intake, self._queue, self.service, door, self._alarm, clock)
         self._recovery = parts.recovery(self.lobby)
-        self._layouts = Layouts()
+        self._answers = Answers(self.lobby, self._recovery, self.tuner, clock)
         self._clock = clock
         self._draining = False
         self._orphaned_ns = FOREVER_NS  # when those waiting are told that there is no worker
@@ -175,67 +174,51 @@ class Batcher:
         self.launcher.pump(now_ns)
 
     def replied(self, worker: Worker, reply: pb.Reply, now_ns: int) -> None:
-        """A batch is done."""
+        """A batch is done. Whatever goes wrong about it here, its members are told."""
         found = worker.take_back(reply.id, now_ns)
         if found is None:
             return
         batch, took_ns = found
-        self.launcher.landed(batch, took_ns)
-        if reply.code == OK:
-            worker.ran(batch, took_ns, reply.total_ns, now_ns)
-            self._measured(worker, batch, took_ns, now_ns)
-            self._succeeded(batch, reply, now_ns)
-        else:
-            if not self._may_run_again(batch, worker):
-                self._recovery.end(batch, reply.code, reply.message, reply.executed)
-            elif reply.code == UNAVAILABLE and reply.executed == pb.EXECUTED_NO:
-                self._recovery.refused(batch, reply.message)
-            elif reply.code == RESOURCE_EXHAUSTED and self._recovery.part(batch, reply.message):
-                pass
+        columns: list[Column] | None = None
+        try:
+            self.launcher.landed(batch, took_ns)
+            if reply.code == OK:
+                worker.ran(batch, took_ns, reply.total_ns, now_ns)
+                self._answers.learn(worker, batch, took_ns, now_ns)
+                columns = self._answers.read(batch, reply)
             else:
-                self._recovery.raised(batch, Failure(reply.code, reply.message), reply.executed)
-            self.launcher.pump(now_ns)
+                worker.recount(now_ns)
+                self._failed(worker, batch, reply)
+        except Exception as error:  # noqa: BLE001 - it is logged, and is the end of this batch only
+            self._recovery.crashed(batch, error)
+        try:
+            self.launcher.pump(now_ns)  # the worker's next batch before this one's answers
+        finally:
+            if columns is not None:
+                self._answer(batch, reply, columns, now_ns)
         if self.lobby.door.closed:
             self.lobby.quiet()
+
+    def _answer(self, batch: Batch, reply: pb.Reply, columns: list[Column], now_ns: int) -> None:
+        try:
+            self._answers.send(batch, reply, columns, now_ns)
+        except Exception as error:  # noqa: BLE001 - as above
+            batch.search = None  # it goes on: for it the batch ran well
+            self._recovery.crashed(batch, error)
+
+    def _failed(self, worker: Worker, batch: Batch, reply: pb.Reply) -> None:
+        """A worker answered with an error."""
+        recovery = self._recovery
+        if not self._may_run_again(batch, worker):
+            recovery.end(batch, reply.code, reply.message, reply.executed)
+        elif reply.code == UNAVAILABLE and reply.executed == pb.EXECUTED_NO:
+            recovery.refused(batch, reply.message)
+        elif reply.code != RESOURCE_EXHAUSTED or not recovery.part(batch, reply.message):
+            recovery.raised(batch, Failure(reply.code, reply.message), reply.executed)
 
     def _may_run_again(self, batch: Batch, worker: Worker) -> bool:
         """Whether the members of a batch were read as its worker's successors take them, and by this batcher."""
         return batch.first.home is self.lobby and worker.facts.signature == self._signature
-
-    def _measured(self, worker: Worker, batch: Batch, took_ns: int, now_ns: int) -> None:
-        """Learn from a batch that ran well."""
-        service = self.service
-        service.measured(batch.cost, took_ns, now_ns)
-        if batch.service is not service:
-            batch.service.measured(batch.cost, took_ns, now_ns)
-        worker.recount(now_ns)
-        self.lobby.tally.ran(batch.rows, took_ns)
-        latest_ns = now_ns - batch.oldest_ns if self.policy.target_ns else 0
-        self.tuner.ran(batch.cost, took_ns, latest_ns, len(batch.members), service)
-        if not service.samples % _LOOK_AHEAD_EVERY:
-            self.lobby.door.look_ahead(now_ns)
-
-    def _succeeded(self, batch: Batch, reply: pb.Reply, now_ns: int) -> None:
-        lobby = self.lobby
-        bucket = batch.first.bucket
-        padder = bucket.intake.padder
-        try:
-            columns = columns_of(reply.outputs, batch.rows) if bucket.intake.batches else None
-            if padder is not None and columns is not None:
-                padder.mark(columns, bucket.inner)
-        except WrongRowsError as error:
-            self._recovery.broken(batch, str(error))
-            self.launcher.pump(now_ns)
-            return
-        self._recovery.succeeded(batch)
-        self.launcher.pump(now_ns)  # the worker's next batch before this one's answers
-        wait_us = int(lobby.door.wait_ns(now_ns) / 1000)
-        scatter = Scatter(batch, reply, now_ns, wait_us, self._layouts, self._clock)
-        if columns is None:
-            scatter.whole()
-        else:
-            scatter.split(columns)
-        lobby.tally.answered(scatter.count, scatter.queue_ns, scatter.middle_ns, scatter.scatter_ns)
 
     # -- time, and the end
 
