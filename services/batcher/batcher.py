@@ -18,13 +18,12 @@ from services.batcher.policy import FOREVER_NS, BatchPolicy
 from services.batcher.queue import Queue
 from services.batcher.recovery import Recovery
 from services.batcher.request import HELD, Pending
-from services.batcher.search import Failure
 from services.batcher.service_time import ServiceTime
 from services.batcher.tally import PaddingTally
 from services.batcher.tuner import Tuner
 from services.batcher.worker import Batch, Worker, WorkerFacts
 from services.core.batching_spec import Padding
-from services.core.errors import INTERNAL, OK, RESOURCE_EXHAUSTED, UNAVAILABLE
+from services.core.errors import INTERNAL, OK, UNAVAILABLE
 from services.core.names import ModelVersion
 from services.core.signature import Signature
 from turnout.v1 import link_pb2 as pb
@@ -132,11 +131,11 @@ class Batcher:
     # -- what workers do
 
     def attach(self, worker: Worker) -> None:
-        """`worker` takes batches from now on; those with another artifact take no more."""
+        """`worker` takes batches from now on; those with another artifact take none meanwhile."""
         lobby, facts = self.lobby, worker.facts
         lobby.digest = facts.digest
         for other in self.workers:
-            other.accepting = other.accepting and other.facts.digest == facts.digest
+            other.follow(facts.digest)
         if facts.signature != self._signature:
             self._tell_all_but_running(f"{self.name} was replaced by an artifact with another signature")
             self._signature = facts.signature
@@ -153,6 +152,7 @@ class Batcher:
         if worker not in self.workers:
             return
         self.workers.remove(worker)
+        self._go_back()
         batches = list(worker.in_flight.values())
         worker.in_flight.clear()
         if batches:
@@ -168,10 +168,26 @@ class Batcher:
         for other in self.workers:
             if other.accepting:
                 self._follow(other.facts)
-        if not self.workers:
+        if self._is_orphaned:
             self._orphaned_ns = now_ns + _ORPHAN_NS
             self._alarm.set(self._orphaned_ns, now_ns)
         self.launcher.pump(now_ns)
+
+    def _go_back(self) -> None:
+        """Once nobody takes batches: the artifact before is served again, if callers see no difference."""
+        if any(worker.accepting for worker in self.workers):
+            return
+        back = [each for each in self.workers if each.is_replaced and each.facts.signature == self._signature]
+        if back:
+            digest = self.lobby.digest = back[-1].facts.digest
+            log.warning("artifact_went_back", model=str(self.name), digest=digest)
+            for worker in self.workers:
+                worker.follow(digest)
+
+    @property
+    def _is_orphaned(self) -> bool:
+        """Whether nobody here can take what waits, nor will without being told so."""
+        return not any(worker.facts.digest == self.lobby.digest or worker.seated for worker in self.workers)
 
     def replied(self, worker: Worker, reply: pb.Reply, now_ns: int) -> None:
         """A batch is done. Whatever goes wrong about it here, its members are told."""
@@ -188,7 +204,7 @@ class Batcher:
                 columns = self._answers.read(batch, reply)
             else:
                 worker.recount(now_ns)
-                self._failed(worker, batch, reply)
+                self._recovery.failed(batch, reply, again=self._may_run_again(batch, worker))
         except Exception as error:  # noqa: BLE001 - it is logged, and is the end of this batch only
             self._recovery.crashed(batch, error)
         try:
@@ -205,16 +221,6 @@ class Batcher:
         except Exception as error:  # noqa: BLE001 - as above
             batch.search = None  # it goes on: for it the batch ran well
             self._recovery.crashed(batch, error)
-
-    def _failed(self, worker: Worker, batch: Batch, reply: pb.Reply) -> None:
-        """A worker answered with an error."""
-        recovery = self._recovery
-        if not self._may_run_again(batch, worker):
-            recovery.end(batch, reply.code, reply.message, reply.executed)
-        elif reply.code == UNAVAILABLE and reply.executed == pb.EXECUTED_NO:
-            recovery.refused(batch, reply.message)
-        elif reply.code != RESOURCE_EXHAUSTED or not recovery.part(batch, reply.message):
-            recovery.raised(batch, Failure(reply.code, reply.message), reply.executed)
 
     def _may_run_again(self, batch: Batch, worker: Worker) -> bool:
         """Whether the members of a batch were read as its worker's successors take them, and by this batcher."""
@@ -275,7 +281,11 @@ class Batcher:
         if now_ns >= self._orphaned_ns:
             self._orphaned_ns = FOREVER_NS
             self.lobby.door.closed = self.lobby.door.closed or "has no running process here"
-            self.give_up(f"{self.name} has no running process")
+            reason = f"{self.name} has no running process"
+            if self.workers:  # of another artifact, which may still run something
+                self._tell_all_but_running(reason)
+            else:
+                self.give_up(reason)
         elif self._orphaned_ns < FOREVER_NS:
             self._alarm.set(self._orphaned_ns, now_ns)
         self.launcher.pump(now_ns)

@@ -84,7 +84,7 @@ class Instance:
         """No new batches; those under way finish."""
         self.is_retired = True
         if self.worker is not None:
-            self.worker.accepting = False
+            self.worker.accepting = self.worker.is_replaced = False
 
     def keep(self, facts: WorkerFacts) -> None:
         """It is READY, with these facts."""
@@ -96,6 +96,7 @@ class Instance:
                 batcher, worker = self._versions.batcher(facts), self.worker
                 worker.facts = facts
                 worker.accepting |= not self.is_leaving and facts.digest == batcher.lobby.digest
+                worker.is_replaced = not (self.is_leaving or worker.accepting)
                 batcher.pump(self._clock())
 
 

@@ -10,7 +10,7 @@ from services.batcher.request import DONE, HELD, MAX_TRIES, Pending, is_done
 from services.batcher.search import Failure, Search, SearchBudget
 from services.batcher.worker import Batch
 from services.chassis.throttle import Throttle
-from services.core.errors import INTERNAL, UNAVAILABLE
+from services.core.errors import INTERNAL, RESOURCE_EXHAUSTED, UNAVAILABLE
 from turnout.v1 import link_pb2 as pb
 
 _MOST_PUT_BACK = 3  # times a request returns to the queue from workers that refuse it
@@ -40,6 +40,15 @@ class Recovery:
         yield from self._suspects
 
     # -- what happened
+
+    def failed(self, batch: Batch, reply: pb.Reply, *, again: bool) -> None:
+        """A worker answered with an error; `again`: whether its members could run again as they were read."""
+        if not again:
+            self.end(batch, reply.code, reply.message, reply.executed)
+        elif reply.code == UNAVAILABLE and reply.executed == pb.EXECUTED_NO:
+            self.refused(batch, reply.message)
+        elif reply.code != RESOURCE_EXHAUSTED or not self.part(batch, reply.message):
+            self.raised(batch, Failure(reply.code, reply.message), reply.executed)
 
     def raised(self, batch: Batch, failure: Failure, executed: pb.Executed) -> None:
         """A batch raised: search for the bad requests in it, unless there is no telling or no running again."""
