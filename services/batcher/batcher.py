@@ -6,7 +6,8 @@ from typing import ClassVar, NamedTuple
 import structlog
 
 from services.batcher.alarm import Alarm, CallLater
-from services.batcher.collate import WrongRowsError, columns_of
+from services.batcher.answers import Answers
+from services.batcher.collate import Column
 from services.batcher.device import Device
 from services.batcher.door import Door
 from services.batcher.intake import Intake
@@ -16,20 +17,17 @@ from services.batcher.padding import Padder
 from services.batcher.policy import FOREVER_NS, BatchPolicy
 from services.batcher.queue import Queue
 from services.batcher.recovery import Recovery
-from services.batcher.replies import Layouts, Scatter
 from services.batcher.request import HELD, Pending
-from services.batcher.search import Failure
 from services.batcher.service_time import ServiceTime
 from services.batcher.tally import PaddingTally
 from services.batcher.tuner import Tuner
 from services.batcher.worker import Batch, Worker, WorkerFacts
 from services.core.batching_spec import Padding
-from services.core.errors import INTERNAL, OK, RESOURCE_EXHAUSTED, UNAVAILABLE
+from services.core.errors import INTERNAL, OK, UNAVAILABLE
 from services.core.names import ModelVersion
 from services.core.signature import Signature
 from turnout.v1 import link_pb2 as pb
 
-_LOOK_AHEAD_EVERY = 8  # batches
 _ORPHAN_NS = 1_000_000_000  # without a worker for so long, those waiting are told
 
 log = structlog.get_logger()
@@ -74,7 +72,7 @@ class Batcher:
         intake = self._intake(policy)
         self.lobby = parts.lobby(name, intake, self._queue, self.service, door, self._alarm, clock)
         self._recovery = parts.recovery(self.lobby)
-        self._layouts = Layouts()
+        self._answers = Answers(self.lobby, self._recovery, self.tuner, clock)
         self._clock = clock
         self._draining = False
         self._orphaned_ns = FOREVER_NS  # when those waiting are told that there is no worker
@@ -133,11 +131,11 @@ class Batcher:
     # -- what workers do
 
     def attach(self, worker: Worker) -> None:
-        """`worker` takes batches from now on; those that run otherwise take no more."""
+        """`worker` takes batches from now on; those that run otherwise take none meanwhile."""
         lobby, facts = self.lobby, worker.facts
         lobby.digest = facts.digest
         for other in self.workers:
-            other.accepting = other.accepting and other.facts.runs_like(facts)
+            other.follow(facts)
         if facts.signature != self._signature:
             self._tell_all_but_running(f"{self.name} was replaced by an artifact with another signature")
             self._signature = facts.signature
@@ -154,6 +152,7 @@ class Batcher:
         if worker not in self.workers:
             return
         self.workers.remove(worker)
+        self._go_back()
         batches = list(worker.in_flight.values())
         worker.in_flight.clear()
         if batches:
@@ -169,73 +168,64 @@ class Batcher:
         for other in self.workers:
             if other.accepting:
                 self._follow(other.facts)
-        if not self.workers:
+        if self._is_orphaned:
             self._orphaned_ns = now_ns + _ORPHAN_NS
             self._alarm.set(self._orphaned_ns, now_ns)
         self.launcher.pump(now_ns)
 
+    def _go_back(self) -> None:
+        """Once nobody takes batches: the artifact before is served again, if callers see no difference."""
+        if any(worker.accepting for worker in self.workers):
+            return
+        back = [each for each in self.workers if each.is_replaced and each.facts.signature == self._signature]
+        if back:
+            served = back[-1].facts
+            self.lobby.digest = served.digest
+            log.warning("artifact_went_back", model=str(self.name), digest=served.digest)
+            for worker in self.workers:
+                worker.follow(served)
+
+    @property
+    def _is_orphaned(self) -> bool:
+        """Whether nobody here can take what waits, nor will without being told so."""
+        return not any(worker.facts.digest == self.lobby.digest or worker.seated for worker in self.workers)
+
     def replied(self, worker: Worker, reply: pb.Reply, now_ns: int) -> None:
-        """A batch is done."""
+        """A batch is done. Whatever goes wrong about it here, its members are told."""
         found = worker.take_back(reply.id, now_ns)
         if found is None:
             return
         batch, took_ns = found
-        self.launcher.landed(batch, took_ns)
-        if reply.code == OK:
-            worker.ran(batch, took_ns, reply.total_ns, now_ns)
-            self._measured(worker, batch, took_ns, now_ns)
-            self._succeeded(batch, reply, now_ns)
-        else:
-            if not self._may_run_again(batch, worker):
-                self._recovery.end(batch, reply.code, reply.message, reply.executed)
-            elif reply.code == UNAVAILABLE and reply.executed == pb.EXECUTED_NO:
-                self._recovery.refused(batch, reply.message)
-            elif reply.code == RESOURCE_EXHAUSTED and self._recovery.part(batch, reply.message):
-                pass
+        columns: list[Column] | None = None
+        try:
+            self.launcher.landed(batch, took_ns)
+            if reply.code == OK:
+                worker.ran(batch, took_ns, reply.total_ns, now_ns)
+                self._answers.learn(worker, batch, took_ns, now_ns)
+                columns = self._answers.read(batch, reply)
             else:
-                self._recovery.raised(batch, Failure(reply.code, reply.message), reply.executed)
-            self.launcher.pump(now_ns)
+                worker.recount(now_ns)
+                self._recovery.failed(batch, reply, again=self._may_run_again(batch, worker))
+        except Exception as error:  # noqa: BLE001 - it is logged, and is the end of this batch only
+            self._recovery.crashed(batch, error)
+        try:
+            self.launcher.pump(now_ns)  # the worker's next batch before this one's answers
+        finally:
+            if columns is not None:
+                self._answer(batch, reply, columns, now_ns)
         if self.lobby.door.closed:
             self.lobby.quiet()
+
+    def _answer(self, batch: Batch, reply: pb.Reply, columns: list[Column], now_ns: int) -> None:
+        try:
+            self._answers.send(batch, reply, columns, now_ns)
+        except Exception as error:  # noqa: BLE001 - as above
+            batch.search = None  # it goes on: for it the batch ran well
+            self._recovery.crashed(batch, error)
 
     def _may_run_again(self, batch: Batch, worker: Worker) -> bool:
         """Whether the members of a batch were read as its worker's successors take them, and by this batcher."""
         return batch.first.home is self.lobby and worker.facts.signature == self._signature
-
-    def _measured(self, worker: Worker, batch: Batch, took_ns: int, now_ns: int) -> None:
-        """Learn from a batch that ran well."""
-        service = self.service
-        service.measured(batch.cost, took_ns, now_ns)
-        if batch.service is not service:
-            batch.service.measured(batch.cost, took_ns, now_ns)
-        worker.recount(now_ns)
-        self.lobby.tally.ran(batch.rows, took_ns)
-        latest_ns = now_ns - batch.oldest_ns if self.policy.target_ns else 0
-        self.tuner.ran(batch.cost, took_ns, latest_ns, len(batch.members), service)
-        if not service.samples % _LOOK_AHEAD_EVERY:
-            self.lobby.door.look_ahead(now_ns)
-
-    def _succeeded(self, batch: Batch, reply: pb.Reply, now_ns: int) -> None:
-        lobby = self.lobby
-        bucket = batch.first.bucket
-        padder = bucket.intake.padder
-        try:
-            columns = columns_of(reply.outputs, batch.rows) if bucket.intake.batches else None
-            if padder is not None and columns is not None:
-                padder.mark(columns, bucket.inner)
-        except WrongRowsError as error:
-            self._recovery.broken(batch, str(error))
-            self.launcher.pump(now_ns)
-            return
-        self._recovery.succeeded(batch)
-        self.launcher.pump(now_ns)  # the worker's next batch before this one's answers
-        wait_us = int(lobby.door.wait_ns(now_ns) / 1000)
-        scatter = Scatter(batch, reply, now_ns, wait_us, self._layouts, self._clock)
-        if columns is None:
-            scatter.whole()
-        else:
-            scatter.split(columns)
-        lobby.tally.answered(scatter.count, scatter.queue_ns, scatter.middle_ns, scatter.scatter_ns)
 
     # -- time, and the end
 
@@ -292,7 +282,11 @@ class Batcher:
         if now_ns >= self._orphaned_ns:
             self._orphaned_ns = FOREVER_NS
             self.lobby.door.closed = self.lobby.door.closed or "has no running process here"
-            self.give_up(f"{self.name} has no running process")
+            reason = f"{self.name} has no running process"
+            if self.workers:  # of another artifact, which may still run something
+                self._tell_all_but_running(reason)
+            else:
+                self.give_up(reason)
         elif self._orphaned_ns < FOREVER_NS:
             self._alarm.set(self._orphaned_ns, now_ns)
         self.launcher.pump(now_ns)

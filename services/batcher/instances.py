@@ -85,7 +85,7 @@ class Instance:
         """No new batches; those under way finish."""
         self.is_retired = True
         if self.worker is not None:
-            self.worker.accepting = False
+            self.worker.accepting = self.worker.is_replaced = False
 
     def keep(self, facts: WorkerFacts) -> None:
         """It is READY, with these facts."""
@@ -101,6 +101,7 @@ class Instance:
             is_like = facts.digest == batcher.lobby.digest and all(other.runs_like(facts) for other in others)
             worker.facts = facts
             worker.accepting |= is_like and not self.is_leaving
+            worker.is_replaced = not (self.is_leaving or worker.accepting)
             self._versions.changed()  # what it gets now is as it takes it
             self._versions.batcher(facts).pump(self._clock())
 

@@ -9,11 +9,11 @@ from services.batcher.lobby import Lobby
 from services.batcher.request import DONE, HELD, MAX_TRIES, Pending, is_done
 from services.batcher.search import Failure, Search, SearchBudget
 from services.batcher.worker import Batch
-from services.core.errors import INTERNAL, UNAVAILABLE
+from services.chassis.throttle import Throttle
+from services.core.errors import INTERNAL, RESOURCE_EXHAUSTED, UNAVAILABLE
 from turnout.v1 import link_pb2 as pb
 
 _MOST_PUT_BACK = 3  # times a request returns to the queue from workers that refuse it
-_LOG_EVERY_NS = 1_000_000_000
 
 log = structlog.get_logger()
 
@@ -21,13 +21,13 @@ log = structlog.get_logger()
 class Recovery:
     """The requests of one model version that wait to run again, outside the queue."""
 
-    __slots__ = ("_lobby", "_logged_ns", "_searches", "_suspects", "_unlogged", "budget")
+    __slots__ = ("_crashes", "_lobby", "_raises", "_searches", "_suspects", "budget")
 
     def __init__(self, lobby: Lobby) -> None:
         self.budget = SearchBudget()
         self._lobby = lobby
-        self._logged_ns = -_LOG_EVERY_NS
-        self._unlogged = 0  # batches that raised since the last line
+        self._raises = Throttle()  # a model that always raises must not fill the log
+        self._crashes = Throttle()
         self._searches: deque[Search[Pending]] = deque()  # those without a launch under way
         self._suspects: deque[Pending] = deque()
 
@@ -40,6 +40,15 @@ class Recovery:
         yield from self._suspects
 
     # -- what happened
+
+    def failed(self, batch: Batch, reply: pb.Reply, *, again: bool) -> None:
+        """A worker answered with an error; `again`: whether its members could run again as they were read."""
+        if not again:
+            self.end(batch, reply.code, reply.message, reply.executed)
+        elif reply.code == UNAVAILABLE and reply.executed == pb.EXECUTED_NO:
+            self.refused(batch, reply.message)
+        elif reply.code != RESOURCE_EXHAUSTED or not self.part(batch, reply.message):
+            self.raised(batch, Failure(reply.code, reply.message), reply.executed)
 
     def raised(self, batch: Batch, failure: Failure, executed: pb.Executed) -> None:
         """A batch raised: search for the bad requests in it, unless there is no telling or no running again."""
@@ -117,6 +126,13 @@ class Recovery:
             self._lobby.fail(pending, code, message, executed=executed)
         self._end(batch)
 
+    def crashed(self, batch: Batch, error: Exception) -> None:
+        """What was to be done about a batch raised an error that nobody expected."""
+        batches = self._crashes.count(batch.picked_ns)
+        if batches:
+            log.error("batch_crashed", model=str(self._lobby.name), batches=batches, exc_info=error)
+        self.end(batch, INTERNAL, "internal error")
+
     # -- what to run
 
     def next_group(self, now_ns: int) -> Batch | None:
@@ -151,20 +167,16 @@ class Recovery:
     # -- inside
 
     def _log_raised(self, batch: Batch, failure: Failure) -> None:
-        """One line a second at most: a model that always raises must not fill the log."""
-        self._unlogged += 1
-        if batch.picked_ns < self._logged_ns + _LOG_EVERY_NS:
-            return
-        name, request_id = str(self._lobby.name), batch.first.request_id
-        log.warning(
-            "batch_raised",
-            model=name,
-            rows=batch.rows,
-            request_id=request_id,
-            error=failure.message,
-            batches=self._unlogged,
-        )
-        self._logged_ns, self._unlogged = batch.picked_ns, 0
+        batches = self._raises.count(batch.picked_ns)
+        if batches:
+            log.warning(
+                "batch_raised",
+                model=str(self._lobby.name),
+                rows=batch.rows,
+                request_id=batch.first.request_id,
+                error=failure.message,
+                batches=batches,
+            )
 
     @staticmethod
     def _hold(members: list[Pending]) -> None:

@@ -160,6 +160,11 @@ class SequenceRecovery(Recovery):
         super().broken(batch, message)  # which tells their callers
         self._end_all(batch, INTERNAL, message, FAILED, pb.EXECUTED_YES)
 
+    def crashed(self, batch: Batch, error: Exception) -> None:
+        """What was to be done about a batch raised."""
+        super().crashed(batch, error)
+        self._end_all(batch, INTERNAL, "internal error", FAILED, pb.EXECUTED_MAYBE)
+
     def part(self, batch: Batch, message: str) -> bool:  # noqa: ARG002 - a Recovery's shape
         return False
 

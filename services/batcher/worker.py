@@ -92,6 +92,7 @@ class Worker:
         "facts",
         "freed_ns",
         "in_flight",
+        "is_replaced",
         "over",
         "seated",
     )
@@ -99,6 +100,7 @@ class Worker:
     def __init__(self, facts: WorkerFacts, link: Link, clock: Callable[[], int], lender: Lender | None = None) -> None:
         self.facts = facts
         self.accepting = True
+        self.is_replaced = False  # it would be accepting, if its artifact were the one that is served
         self.in_flight: dict[int, Batch] = {}
         self.busy_until_ns = 0  # when it should have done all that is on it
         self.freed_ns = 0  # its last reply
@@ -113,6 +115,14 @@ class Worker:
     @property
     def free_slots(self) -> int:
         return self.facts.slots - len(self.in_flight) if self.accepting else 0
+
+    def follow(self, served: WorkerFacts) -> None:
+        """What runs like a worker with the facts `served` is served now."""
+        if not self.facts.runs_like(served):
+            self.is_replaced |= self.accepting
+            self.accepting = False
+        elif self.is_replaced:
+            self.is_replaced, self.accepting = False, True
 
     @property
     def is_done(self) -> bool:

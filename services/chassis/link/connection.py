@@ -164,12 +164,13 @@ class Link:
         self._handle(stream, frame)
 
     def _handle(self, stream: int, frame: pb.Frame) -> None:
-        if frame.HasField("hello"):
-            self._greeted(stream, frame.hello)
-        elif not self._is_open:
+        says_hello = frame.HasField("hello")
+        if not (says_hello or self._is_open):
             self._http2.abort("the peer sent a frame before its Hello")
             return
         try:
+            if says_hello:
+                self._greeted(stream, frame.hello)
             if self.lender is not None:
                 self._lent(self.lender, frame)
             self._handler.received(self, frame)

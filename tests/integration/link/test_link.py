@@ -8,6 +8,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+import structlog
 
 from services.chassis.link import FRAME_BYTES, Link, LinkClient, LinkServer, listen
 from services.core.errors import NotFoundError
@@ -182,6 +183,27 @@ async def test_a_silent_peer_is_given_up() -> None:
         server.close()
 
     assert near.links == []
+
+
+class Stumbler(Echo):
+    """Raises when its first link opens."""
+
+    def opened(self, link: Link) -> None:
+        super().opened(link)
+        if len(self.links) == 1:
+            raise RuntimeError("not yet")
+
+
+async def test_a_link_whose_opening_raises_is_closed_and_the_next_one_serves() -> None:
+    with structlog.testing.capture_logs() as logs:
+        async with connected(server_side=Stumbler()) as (near, far, _, _):
+            await far.until(lambda: len(far.links) == 2)
+            await near.until(lambda: len(near.links) - len(near.closed_with) == 1)
+            near.links[-1].frame_for(10).requests.add().id = 1
+            await near.until(lambda: near.replies())
+
+    assert len(far.closed_with) == 2
+    assert [str(line["exc_info"]) for line in logs if line["event"] == "frame_failed"] == ["not yet"]
 
 
 async def test_drain_reaches_every_peer() -> None:
