@@ -206,3 +206,11 @@ def test_without_a_key_a_shadow_is_drawn_and_no_version_is_its_own() -> None:
     assert entry.shadow_candidates(b"", "1", lambda: 299_999) == ["2", "3"]
     assert entry.shadow_candidates(b"", "1", lambda: 300_000) == ["3"]
     assert entry.shadow_candidates(b"", "3", lambda: 0) == ["2"]
+
+
+@pytest.mark.parametrize("says", [True, False])
+def test_whether_a_version_keeps_state_is_for_who_serves_it_to_say(says: bool) -> None:  # noqa: FBT001
+    batching = {"sequence_batching": None if says else {}}
+
+    assert target(spec={"batching": batching}, keeps_state=says).is_sequential == says
+    assert target(spec={"batching": batching}).is_sequential != says
