@@ -111,10 +111,13 @@ class Buckets:
         waiting = [bucket for bucket in self if bucket.rows]
         self._by_key.clear()
         for bucket in waiting:
-            self.keep_apart(bucket)
+            self._serial += 1
+            self._by_key[self._serial] = bucket
 
     def keep_apart(self, bucket: Bucket) -> None:
-        """Have a bucket that nobody joins."""
+        """Have a bucket that nobody joins, once."""
+        if any(other is bucket for other in self):
+            return
         self._serial += 1
         self.keep(self._serial, bucket)
 

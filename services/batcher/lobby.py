@@ -8,11 +8,11 @@ from services.batcher.collate import cut
 from services.batcher.door import Door, Refusal
 from services.batcher.intake import Intake
 from services.batcher.policy import AGEING_NS, FOREVER_NS, SHADOW_LEVEL, rank_of
-from services.batcher.quarantine import Quarantine
+from services.batcher.quarantine import Quarantine, why_refused
 from services.batcher.queue import Queue
 from services.batcher.quick_request import AnyRequest
 from services.batcher.replies import error_reply, send_error
-from services.batcher.request import DONE, HELD, LAUNCHED, MAX_TRIES, WAITING, Caller, Pending
+from services.batcher.request import DONE, HELD, LAUNCHED, WAITING, Caller, Pending
 from services.batcher.service_time import ServiceTime
 from services.batcher.tally import Tally
 from services.core.errors import DEADLINE_EXCEEDED, INTERNAL, INVALID_ARGUMENT, UNAVAILABLE, InvalidRequestError
@@ -98,11 +98,18 @@ class Lobby:
         if policy.preserve_ordering:
             pending.turn = caller.order(self.name).join()
         if rows > door.plain_rows:
-            self._cut(pending)
+            self._cut(pending, now_ns)
         else:
             queue.put(pending)
         if pending.expires_ns < self._expiry_ns or policy.delay_ns:
             self._note_times(pending, now_ns)
+
+    def put_back(self, pending: Pending) -> None:
+        """A worker did not begin with it: it waits again, and may do so no longer than before."""
+        self.queue.put_back(pending, self.intake)
+        if pending.expires_ns < self._expiry_ns:
+            self._expiry_ns = pending.expires_ns
+            self._alarm.set(pending.expires_ns, self._clock())
 
     def _note_times(self, pending: Pending, now_ns: int) -> None:
         """Keep in mind when the first one expires, and how often they come."""
@@ -143,18 +150,23 @@ class Lobby:
             if timeout_ns:
                 pending.expires_ns = min(pending.expires_ns, now_ns + timeout_ns)
         if self.quarantine.until_ns and self.quarantine.holds(pending.inputs, now_ns):
-            message = f"these inputs ended {MAX_TRIES} workers of {self.name}; they are refused for a minute"
-            return Refusal(INTERNAL, message, counted.QUARANTINED)
+            return Refusal(INTERNAL, why_refused(self.name), counted.QUARANTINED)
         return refusal
 
-    def _cut(self, pending: Pending) -> None:
+    def _cut(self, pending: Pending, now_ns: int) -> None:
         """Queue a large request; in parts, if its rows may be told apart."""
         most = self.door.policy.max_batch_rows
         if not most or pending.rows <= most:
             self.queue.put(pending)
             return
         pending.state = HELD  # its parts wait in its stead
-        for part in cut(pending, most, self.intake.signature.inputs):
+        parts = cut(pending, most, self.intake.signature.inputs)
+        if self.quarantine.until_ns and any(self.quarantine.holds(part.inputs, now_ns) for part in parts):
+            pending.parts = None  # none of them was put
+            self.tally.refused[counted.QUARANTINED] += 1
+            self.fail(pending, INTERNAL, why_refused(self.name))
+            return
+        for part in parts:
             self.queue.put(part)
 
     def _make_room(self, newcomer: Pending) -> None:

@@ -2,14 +2,16 @@
 
 import hashlib
 
+from services.batcher.request import MAX_TRIES
 from services.core.known_headers import Data
+from services.core.names import ModelVersion
 
 _QUARANTINE_NS = 60_000_000_000
 _MOST = 1024
 
 
 class Quarantine:
-    """Inputs that are refused for a minute, by their hash."""
+    """Inputs that are refused for a minute, by their hash; of a request that was cut, those of the part that ran."""
 
     __slots__ = ("until_ns",)
 
@@ -31,6 +33,11 @@ class Quarantine:
         if now_ns > max(self.until_ns.values(), default=0):
             self.until_ns.clear()
         return False
+
+
+def why_refused(name: ModelVersion) -> str:
+    """What the caller is told."""
+    return f"these inputs ended {MAX_TRIES} workers of {name}; they are refused for a minute"
 
 
 def _hash(inputs: list[Data]) -> bytes:

@@ -122,13 +122,13 @@ class Queue:
                 level = self.levels[pending.level] = Level()
             level.add(pending)
 
-    def put_back(self, pending: Pending) -> None:
-        """Return what was taken but never ran; its rank is what it was."""
+    def put_back(self, pending: Pending, intake: "Intake") -> None:
+        """Return what was taken but never ran; its rank is what it was. `intake` reads those who come now."""
         old = pending.bucket
-        pending.bucket = self.bucket(old.inner, old.intake, old.service, shadow=old.shadow)
-        if pending.bucket.intake is not old.intake:  # it was read otherwise than those who come now
-            pending.bucket = Bucket(old.inner, old.intake, old.service, shadow=old.shadow)
-            (self._shadow if old.shadow else self._primary).keep_apart(pending.bucket)
+        if old.intake is intake:
+            pending.bucket = self.bucket(old.inner, intake, old.service, shadow=old.shadow)
+        else:
+            (self._shadow if old.shadow else self._primary).keep_apart(old)
         pending.state = WAITING
         self.put(pending)
 

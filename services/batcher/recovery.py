@@ -89,7 +89,7 @@ class Recovery:
             if pending.retries > _MOST_PUT_BACK or batch.search is not None or batch.suspect:
                 self._lobby.fail(pending, UNAVAILABLE, message)
             else:
-                self._lobby.queue.put_back(pending)
+                self._lobby.put_back(pending)
         self._end(batch)
 
     def part(self, batch: Batch, message: str) -> bool:

@@ -11,6 +11,7 @@ from services.batcher.replies import error_reply, send_error
 from services.batcher.request import Caller
 from services.chassis.arena import Borrower
 from services.chassis.link import Link
+from services.chassis.throttle import Throttle
 from services.core.errors import INTERNAL, UNAVAILABLE
 from turnout.v1 import link_pb2 as pb
 
@@ -29,6 +30,7 @@ class CallerLinks:
         self._clock = clock
         self._callers: dict[Link, Caller] = {}
         self._reader = RequestReader()
+        self._unreadable = Throttle()
 
     def __len__(self) -> int:
         return len(self._callers)
@@ -106,7 +108,9 @@ class CallerLinks:
     def _refuse(self, caller: Caller, request: AnyRequest | BrokenRequest, *, unread: bool) -> None:
         self.refused += 1
         if isinstance(request, BrokenRequest):
-            log.error("block_refused", peer=caller.link.peer.instance, reason=request.message)
+            requests = self._unreadable.count(self._clock())
+            if requests:
+                log.error("block_refused", peer=caller.link.peer.instance, reason=request.message, requests=requests)
             send_error(caller, error_reply(request.id, INTERNAL, request.message))
             return
         model, version = key_of(request)

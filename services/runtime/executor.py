@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from services.chassis.arena import BlockError, Borrower
 from services.chassis.framing import MAX_OUTPUT_BYTES
 from services.chassis.link import Link
+from services.chassis.throttle import Throttle
 from services.core.arrays import NUMPY_DTYPE, decode, encode
 from services.core.errors import (
     FAILED_PRECONDITION,
@@ -70,6 +71,7 @@ class Executor:
             self._outputs = [name for name in self._outputs if name not in self._states.outputs]
         self._waiting: deque[tuple[Link, pb.Request]] = deque()
         self._leases = Leases()
+        self._unreadable = Throttle()
         self._is_scheduled = False
         self._last_traceback_s = float("-inf")
         self._loop = asyncio.get_running_loop()
@@ -142,7 +144,9 @@ class Executor:
         try:
             views = views_of(request, borrower)
         except BlockError as error:
-            log.warning("block_refused", peer=link.peer.instance, reason=str(error))
+            batches = self._unreadable.count(time.monotonic_ns())
+            if batches:
+                log.warning("block_refused", peer=link.peer.instance, reason=str(error), batches=batches)
             self._refuse(link, request, INTERNAL, f"an input of the batch could not be read: {error}")
             link.release(generations_of(request))
             return

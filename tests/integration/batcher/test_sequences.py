@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 
 from services.chassis.link import LinkClient
-from services.core.errors import INTERNAL, INVALID_ARGUMENT, OK, UNAVAILABLE
+from services.core.errors import DEADLINE_EXCEEDED, INTERNAL, INVALID_ARGUMENT, OK, UNAVAILABLE
 from tests.support.puppet_pod import KILLER, POISON, PuppetPod, PuppetRouter
 from turnout.v1 import link_pb2 as pb
 
@@ -152,8 +152,9 @@ async def test_a_model_may_begin_and_cease_to_have_sequences_while_it_serves(pod
         assert await router.values(router.send(1, 2, 3)) == [[1, 2, 3]]
         await pod.client.put("models/echo", spec(oldest={"max_candidate_sequences": 2}))
         await router.until(lambda: router.serving)
-        while (await router.codes(router.send(1)))[0] == OK:
-            await asyncio.sleep(0.01)
+        async with asyncio.timeout(10):
+            while (await router.codes(router.send(1)))[0] == OK:
+                await asyncio.sleep(0.01)
         assert await router.values(step(router, 1, 13, start=True)) == [[13]]
 
 
@@ -181,9 +182,11 @@ async def test_a_thousand_expired_sequences_cost_nothing(pod: PuppetPod) -> None
         async with asyncio.timeout(10):
             while await count(pod, "sequences_over_total", 'reason="idle"') < 1000:
                 await asyncio.sleep(0.05)
+        pod.workers[0].holds = True
         before_s = cpu_s(pod.process.pid)
-        await asyncio.sleep(2)
+        passes = router.send(0, sequence=pb.Sequence(number=1, start=True), deadline_us=2_000_000)
 
+        assert await router.codes(passes) == [DEADLINE_EXCEEDED]  # two seconds have gone by there
         assert cpu_s(pod.process.pid) - before_s < 0.1
         assert await count(pod, "sequences") == 0
 

@@ -119,3 +119,27 @@ async def test_an_instance_that_said_it_leaves_gets_no_batch_while_the_runtime_s
     assert pod.accepting() == []
     assert [len(worker.in_flight) for worker in pod.bench.batcher.workers] == [0, 1]
     await pod.instances.close()
+
+
+@pytest.mark.parametrize("is_let_go", [True, False])
+async def test_when_the_newest_dies_the_one_before_takes_batches_unless_it_was_let_go(
+    pod: Pod,
+    is_let_go: bool,  # noqa: FBT001
+) -> None:
+    if is_let_go:
+        pod.instances.by_id["old"].retire()
+    pod.instances.by_id["new"].closed(cast("Link", FakeLink()), "killed")
+
+    assert pod.accepting() == ([] if is_let_go else ["old"])
+    await pod.instances.close()
+
+
+async def test_one_that_was_let_go_and_is_ready_again_may_take_batches_when_the_newest_dies(pod: Pod) -> None:
+    old = pod.instances.by_id["old"]
+    old.retire()
+    old.keep(old.facts)
+    assert pod.accepting() == ["new"]
+    pod.instances.by_id["new"].closed(cast("Link", FakeLink()), "killed")
+
+    assert pod.accepting() == ["old"]
+    await pod.instances.close()

@@ -233,3 +233,22 @@ def test_a_status_that_is_none_is_an_internal_error() -> None:
     bench.puppet.error(99, "what is this?")
 
     assert (bench.codes()[number], bench.replies()[number].message) == (INTERNAL, "what is this?")
+
+
+def test_a_cut_request_that_ended_two_workers_is_refused_before_a_part_of_it_runs() -> None:
+    bench = Bench(BatchPolicy(max_batch_rows=2), workers=3)
+    (killer,) = bench.send([1, 2, POISON], pump=True)
+    while victims := [
+        puppet for puppet in bench.puppets for batch in puppet.batches() if POISON in numbers_of(batch.inputs[0].data)
+    ]:
+        victims[0].die()
+    survivor = next(puppet for puppet in bench.puppets if puppet.worker in bench.batcher.workers)
+    while survivor.batches():
+        survivor.echo()
+    again, harmless = bench.send([1, 2, POISON]) + bench.send([1, 2, 3])
+    run(survivor)
+
+    assert [bench.codes()[number] for number in (killer, again, harmless)] == [INTERNAL, INTERNAL, 0]
+    assert (bench.replies()[again].executed, bench.batcher.lobby.queue.rows) == (pb.EXECUTED_NO, 0)
+    assert "refused for a minute" in bench.replies()[again].message
+    assert bench.batcher.is_idle

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import structlog
 
 from services.core.errors import INTERNAL
 from services.core.signature import Signature, TensorSpec
@@ -145,6 +146,18 @@ async def test_a_stale_block_is_an_error_that_says_so_and_is_not_run(bench: Benc
     assert (broken.code, broken.executed) == (INTERNAL, pb.EXECUTED_NO)
     assert "an input of the batch could not be read: the block at" in broken.message
     assert sums(fine) == [4]
+
+
+async def test_stale_blocks_do_not_fill_the_log(bench: Bench) -> None:
+    with structlog.testing.capture_logs() as logs:
+        for number in range(1, 9):
+            stale = bench.request(number, (1, 1))
+            stale.inputs[0].block.generation -= 1
+            bench.receive(stale)
+        answered = await bench.settled()
+
+    assert [reply.code for reply in answered] == [INTERNAL] * 8
+    assert sum(line["event"] == "block_refused" for line in logs) < 4
 
 
 async def test_the_other_blocks_of_a_batch_with_a_stale_one_are_given_back(bench: Bench) -> None:
