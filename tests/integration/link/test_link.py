@@ -185,9 +185,7 @@ async def test_a_silent_peer_is_given_up() -> None:
     assert near.links == []
 
 
-class Stumbler(Echo):
-    """Raises when its first link opens."""
-
+class RaisesAtFirst(Echo):
     def opened(self, link: Link) -> None:
         super().opened(link)
         if len(self.links) == 1:
@@ -196,7 +194,7 @@ class Stumbler(Echo):
 
 async def test_a_link_whose_opening_raises_is_closed_and_the_next_one_serves() -> None:
     with structlog.testing.capture_logs() as logs:
-        async with connected(server_side=Stumbler()) as (near, far, _, _):
+        async with connected(server_side=RaisesAtFirst()) as (near, far, _, _):
             await far.until(lambda: len(far.links) == 2)
             await near.until(lambda: len(near.links) - len(near.closed_with) == 1)
             near.links[-1].frame_for(10).requests.add().id = 1
