@@ -41,11 +41,11 @@ class Instance:
     ) -> None:
         self.facts = facts
         self.worker: Worker | None = None
-        self.is_leaving = False  # the runtime lets it go, or it said so itself
+        self.is_leaving = False  # the runtime lets it go
+        self.is_drained = False  # it says itself that it is let go; the runtime may say so later, with its successor
         self.is_retired = False  # gets no new batches
         self.on_idle: Callable[[], None] = lambda: None  # called when it is retired and done
         self.on_change: Callable[[], None] = lambda: None  # called when its link came or went, or it wants to leave
-        self._is_drained = False
         self._versions = versions
         self._arenas = arenas
         self._clock = clock
@@ -53,7 +53,7 @@ class Instance:
         self.client = LinkClient(address, self, hello, keepalive_s=0)
 
     def opened(self, link: Link) -> None:
-        self._is_drained = False
+        self.is_drained = False
         link.lender = self._arenas.lender(link)
         self.worker = Worker(self.facts, link, self._clock, link.lender)
         self.worker.accepting = not self.is_retired
@@ -70,7 +70,7 @@ class Instance:
             for reply in replies[:]:
                 batcher.replied(worker, reply, now_ns)
         elif frame.HasField("drain"):
-            self._is_drained = self.is_leaving = True
+            self.is_drained = True
             self.on_change()
         if self.is_retired and worker.is_done:
             self.on_idle()
@@ -90,7 +90,7 @@ class Instance:
     def keep(self, facts: WorkerFacts) -> None:
         """It is READY, with these facts."""
         self.facts = facts
-        self.is_leaving = self._is_drained
+        self.is_leaving = False
         worker = self.worker
         if worker is None:
             self.is_retired = False
@@ -100,8 +100,8 @@ class Instance:
             others = [other.facts for other in batcher.workers if other.accepting and other is not worker]
             is_like = facts.digest == batcher.lobby.digest and all(other.runs_like(facts) for other in others)
             worker.facts = facts
-            worker.accepting |= is_like and not self.is_leaving
-            worker.is_replaced = not (self.is_leaving or worker.accepting)
+            worker.accepting |= is_like and not self.is_drained
+            worker.is_replaced = not (self.is_drained or worker.accepting)
             self._versions.changed()  # what it gets now is as it takes it
             self._versions.batcher(facts).pump(self._clock())
 
@@ -143,12 +143,20 @@ class Instances:
         self.relieve()
 
     def relieve(self) -> None:
-        """Retire who leaves; but not before a successor that is being dialled has come: it would leave a gap."""
-        staying = [instance for instance in self.by_id.values() if not instance.is_leaving]
+        """Retire who leaves; but not before a successor that is being dialled has come: it would leave a gap.
+
+        Who only says so itself goes on until a successor is here, or the runtime lets it go: its word may come first.
+        """
+        staying = [each for each in self.by_id.values() if not (each.is_leaving or each.is_drained)]
         come = {instance.facts.name for instance in staying if instance.worker is not None}
         awaited = {instance.facts.name for instance in staying} - come
         for instance in self.by_id.values():
-            if instance.is_leaving and (instance.worker is None or instance.facts.name not in awaited):
+            name = instance.facts.name
+            if instance.is_leaving:
+                is_relieved = instance.worker is None or name not in awaited
+            else:
+                is_relieved = instance.is_drained and name in come
+            if is_relieved:
                 instance.retire()
         self.sweep()
         self._versions.changed()

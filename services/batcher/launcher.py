@@ -130,7 +130,12 @@ class Launcher:
         batch.expected_ns = max(_LEAST_NS, int(service.predict_ns(batch.cost)) if service.known(now_ns) else 0)
         self._device.launched(batch, now_ns)
         self.used += batch.expected_ns / self._lobby.door.policy.weight
-        worker.launch(batch)
+        try:
+            worker.launch(batch)
+        except Exception as error:  # noqa: BLE001 - it is logged, and ends this batch only
+            worker.give_up(batch)
+            self.landed(batch, 0)
+            self._recovery.crashed(batch, error)
 
     def _launch_again(self, worker: Worker, batch: Batch, now_ns: int) -> None:
         for pending in batch.members:

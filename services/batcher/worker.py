@@ -156,6 +156,10 @@ class Worker:
         batch.sent_ns = self._clock()
         self.busy_until_ns = max(self.busy_until_ns, batch.sent_ns) + batch.expected_ns
 
+    def give_up(self, batch: Batch) -> None:
+        """`batch` could not be sent."""
+        self.in_flight = {number: other for number, other in self.in_flight.items() if other is not batch}
+
     def take_back(self, number: int, now_ns: int) -> tuple[Batch, int] | None:
         """The batch that a reply is for and how long it had the worker to itself; None for an unknown number."""
         batch = self.in_flight.pop(number, None)

@@ -6,6 +6,7 @@ import structlog
 from services.batcher.answers import Answers
 from services.batcher.recovery import Recovery
 from services.batcher.replies import Scatter
+from services.batcher.worker import Worker
 from services.core.errors import INTERNAL, OK
 from tests.support.batching import Bench
 
@@ -80,4 +81,19 @@ def test_a_search_goes_on_when_an_answer_crashes(monkeypatch: pytest.MonkeyPatch
         bench.puppet.echo()
 
     assert [bench.codes()[number] for number in numbers] == [INTERNAL, INTERNAL, OK, OK]
+    assert bench.batcher.is_idle
+
+
+def test_a_batch_that_cannot_be_sent_is_told_and_holds_no_slot(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    with monkeypatch.context() as patch:
+        patch.setattr(Worker, "launch", breaks)
+        (lost,) = bench.send([1])
+
+    assert (bench.codes()[lost], bench.device.in_flight) == (INTERNAL, 0)
+
+    (good,) = bench.send([2])
+    bench.puppet.echo()
+
+    assert bench.codes()[good] == OK
     assert bench.batcher.is_idle
