@@ -1,7 +1,7 @@
 """Backends: one small module and class a framework, found by name so that a process imports only the one it needs."""
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,6 +24,8 @@ class Options:
 
     trusted: bool = False  # may the artifact run code of its own (a pickle)?
     threads: int = 1  # of one batch
+    outputs: tuple[str, ...] = ()  # to give besides the usual ones: what a backend can, its module says
+    doubles: bool = False  # rows come and scores go as FP64, where the framework computes in that
 
 
 class Backend(Protocol):
@@ -36,6 +38,14 @@ class Backend(Protocol):
         """Every output of one batch. Inputs are read-only and match the signature; raises whatever the model raises."""
 
     def unload(self) -> None: ...
+
+
+def refuse_unknown(artifact: Path, asked: tuple[str, ...], possible: Collection[str]) -> None:
+    """Raise BadArtifactError when an output is asked for that the model cannot give."""
+    unknown = [name for name in asked if name not in possible]
+    if unknown:
+        can = f"it can give {', '.join(possible)} besides the usual" if possible else "it gives the usual ones only"
+        raise BadArtifactError(f"{artifact.name}: output {unknown[0]!r} is asked for; {can}")
 
 
 class Kind(NamedTuple):
