@@ -5,8 +5,9 @@ from pathlib import Path
 
 from numpy.typing import NDArray
 
-from services.core.signature import Signature
+from services.core.signature import Signature, TensorSpec
 from services.runtime.backends import Arrays, Options
+from services.runtime.backends.labels import no_rows
 from services.runtime.backends.sklearn_answers import Answers
 from services.runtime.backends.sklearn_artifact import read
 from services.runtime.backends.sklearn_rows import Matrix, Rows, rows_of
@@ -18,6 +19,7 @@ class Model:
     def __init__(self) -> None:
         self._rows: Rows | None = None
         self._answers: Answers | None = None
+        self._outputs: tuple[TensorSpec, ...] = ()
 
     def load(self, artifact: Path, options: Options) -> Signature:
         # Callers send columns in the order of feature_names_in_: the signature says so, and each batch need not.
@@ -32,11 +34,13 @@ class Model:
             except (TypeError, ValueError):
                 rows.needs_doubles = True
         outputs = answers.specs(None if example is None else rows.of(example))
-        self._rows, self._answers = rows, answers
+        self._rows, self._answers, self._outputs = rows, answers, outputs
         return Signature(rows.specs, outputs, batches=True, platform="sklearn")
 
     def run(self, inputs: Arrays) -> dict[str, NDArray]:
         assert self._rows is not None and self._answers is not None  # noqa: S101, PT018 - run after load
+        if not len(next(iter(inputs.values()))):
+            return no_rows(self._outputs)
         return self._answers.of(self._rows.of(inputs))
 
     def unload(self) -> None:

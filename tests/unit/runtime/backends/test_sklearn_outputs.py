@@ -143,3 +143,10 @@ def test_doubles_go_in_and_come_out_where_they_are_wanted(tmp_path: Path) -> Non
     assert signature.inputs == (TensorSpec("x", "FP64", (-1, 4)),)
     assert signature.outputs[1] == TensorSpec("probabilities", "FP64", (-1, 3))
     assert np.array_equal(answer["probabilities"], estimator.predict_proba(FEATURES))
+
+
+def test_no_rows_have_no_answers(tmp_path: Path) -> None:
+    model, _ = loaded(tmp_path, LogisticRegression(max_iter=500).fit(FEATURES, CLASSES))
+    answer = model.run({"x": np.zeros((0, 4), np.float32)})
+
+    assert {name: array.shape for name, array in answer.items()} == {"label": (0,), "probabilities": (0, 3)}
