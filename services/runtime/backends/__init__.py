@@ -60,6 +60,8 @@ KINDS: dict[str, Kind] = {
     "onnx": Kind("services.runtime.backends.onnx", "onnxruntime", (".onnx",)),
     "sklearn": Kind("services.runtime.backends.sklearn", "sklearn", (".skops", ".joblib", ".pkl")),
     "xgboost": Kind("services.runtime.backends.xgboost", "xgboost", (".json", ".ubj")),
+    "lightgbm": Kind("services.runtime.backends.lightgbm", "lightgbm", (".txt", ".json")),
+    "python": Kind("services.runtime.backends.python", "packaging", (".py",)),
 }
 
 
