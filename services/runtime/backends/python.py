@@ -172,9 +172,10 @@ def _spec(where: str, name: object, value: object) -> TensorSpec:
             raise BadArtifactError(f'{where}: expected a datatype and a shape like ("FP32", [-1, 4]), found {value!r}')
     if datatype not in DATATYPES:
         raise BadArtifactError(f"{where}: expected one of {', '.join(DATATYPES)}, found {datatype!r}")
-    if any(size < -1 for size in shape):
-        raise BadArtifactError(f"{where}: expected sizes of -1 (any) or more, found {list(shape)}")
-    return TensorSpec(name, datatype, tuple(shape))
+    sizes = tuple(size for size in shape if isinstance(size, int))
+    if min(sizes, default=0) < -1:
+        raise BadArtifactError(f"{where}: expected sizes of -1 (any) or more, found {list(sizes)}")
+    return TensorSpec(name, datatype, sizes)
 
 
 def _dtype(datatype: str) -> np.dtype | None:
