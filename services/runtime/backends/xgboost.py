@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from services.core.signature import Signature, TensorSpec
 from services.runtime.backends import Arrays, BadArtifactError, Options, refuse_unknown
 from services.runtime.backends.labels import CONTRIBUTIONS, LABEL, LEAF, MARGIN, PROBABILITIES, VALUE, no_rows
+from services.runtime.backends.xgboost_files import fault
 
 _INPUT = "x"
 _HALF = np.float32(0.5)
@@ -127,6 +128,8 @@ class Model:
 
 
 def _read(artifact: Path, options: Options) -> Any:
+    if reason := fault(artifact.read_bytes(), artifact.suffix):
+        raise BadArtifactError(f"{artifact.name}: expected an XGBoost model; {reason}")
     booster = xgboost.Booster()
     try:
         booster.load_model(artifact)
