@@ -77,13 +77,13 @@ def encoded(
     return [tag(2, 2) + varint(sum(map(len, parts))), *parts]
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)
 def _addressed(name: ModelVersion, rows: int) -> bytes:
     """Request.model, version and rows: the same few again and again."""
     return bytes_field(2, name.model.encode()) + bytes_field(3, name.version.encode()) + varint_field(4, rows)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)
 def _described(name: str, datatype: str, shape: tuple[int, ...]) -> bytes:
     """A Tensor without its data."""
     return bytes_field(1, name.encode()) + bytes_field(2, datatype.encode()) + packed_field(3, list(shape))
