@@ -65,7 +65,7 @@ class Access(Spec):
     explicit_versions: bool = True  # may a caller name a version or label?
 
 
-Framework = Literal["onnx", "sklearn", "xgboost"]
+Framework = Literal["onnx", "sklearn", "xgboost", "lightgbm", "python"]
 
 
 class ModelSpec(Spec):
@@ -77,7 +77,9 @@ class ModelSpec(Spec):
     default_version: Version | None = None  # serves when there is no route
     keep_previous: int = Field(default=1, ge=0, le=16)
     framework: Framework | None = None  # detected from the artifact when absent
-    trusted: bool = False  # pickled artifacts run code when loaded: only with the operator's word
+    trusted: bool = False  # pickles and Python files run code when loaded: only with the operator's word
+    outputs: tuple[str, ...] = ()  # to give besides the usual ones, where the framework can: docs/frameworks.md
+    doubles: bool = False  # rows come and scores go as FP64 (scikit-learn, LightGBM)
     count: int = Field(default=1, ge=1, le=64)  # worker processes of a version in a pod
     batching: Batching = Batching()
     limits: Limits = Limits()

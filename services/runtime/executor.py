@@ -64,6 +64,7 @@ class Executor:
             for spec in signature.inputs
         }
         self._outputs = [spec.name for spec in signature.outputs]
+        self._bf16 = frozenset(spec.name for spec in signature.outputs if spec.datatype == "BF16")
         self._states: SequenceStates | None = None
         if job.states:
             self._states = SequenceStates(job.states, signature)
@@ -223,6 +224,8 @@ class Executor:
             if rows is not None and array.shape[:1] != (rows,):
                 raise ValueError(f"output {name!r} has shape {list(array.shape)} for a batch of {rows} rows")
             datatype, data = encode(array)
+            if name in self._bf16:
+                datatype = "BF16"  # backends give its words
             parts.append((name, datatype, array.shape, data))
             size += len(data) + _ENVELOPE_BYTES
         if size > MAX_OUTPUT_BYTES:

@@ -19,6 +19,8 @@ class Plan(NamedTuple):
     framework: str
     file: str
     trusted: bool
+    outputs: tuple[str, ...] = ()
+    doubles: bool = False
     pad_to: Padding | None = None
     states: tuple[SequenceState, ...] = ()
     controls: tuple[ControlInput, ...] = ()

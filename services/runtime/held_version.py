@@ -65,7 +65,8 @@ class HeldVersion:
             file, pad_to = str(fetched.found.file), spec.batching.pad_to
             needs = states_and_controls(spec.batching.sequence_batching)
             plan = Plan(
-                *self.identity, fetched.digest, fetched.found.framework, file, spec.trusted, pad_to, *needs,
+                *self.identity, fetched.digest, fetched.found.framework, file, spec.trusted,
+                spec.outputs, spec.doubles, pad_to, *needs,
             )  # fmt: skip
             self._advance(plan, spec)
         elif self.current is not None:

@@ -18,6 +18,8 @@ class Job(Spec):
     file: Path  # the artifact
     socket: Path  # where the worker's link listens
     trusted: bool = False
+    outputs: tuple[str, ...] = ()  # besides the usual ones
+    doubles: bool = False
     threads: int = 1
     max_batch_size: int = 1  # rows of the larger warm-up
     pad_to: Padding | None = None

@@ -63,7 +63,7 @@ def load(job: Job) -> tuple[Backend, Signature, str]:
     """The backend with its model warm, its signature, and why it does not batch though its artifact says so."""
     began = time.monotonic()
     backend = backend_for(job.framework)
-    signature = backend.load(job.file, Options(trusted=job.trusted, threads=job.threads))
+    signature = backend.load(job.file, Options(job.trusted, job.threads, job.outputs, job.doubles))
     loaded_s = time.monotonic() - began
     signature, note = fitted(signature, job.states, job.controls)
     found = Checked(signature, note, 1) if note else checked(backend.run, signature, job.pad_to)

@@ -31,7 +31,7 @@ models = st.fixed_dictionaries(
     {},
     optional={
         "repository": st.none() | st.just("file:///srv"),
-        "framework": st.none() | st.sampled_from(["onnx", "sklearn", "xgboost"]),
+        "framework": st.none() | st.sampled_from(["onnx", "sklearn", "xgboost", "lightgbm", "python"]),
         "count": st.integers(1, 4),
         "idempotent": st.booleans(),
         "placement": st.fixed_dictionaries({"pool": st.sampled_from(["default", "gpu"])}),

@@ -1,7 +1,7 @@
 """Backends: one small module and class a framework, found by name so that a process imports only the one it needs."""
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,6 +24,8 @@ class Options:
 
     trusted: bool = False  # may the artifact run code of its own (a pickle)?
     threads: int = 1  # of one batch
+    outputs: tuple[str, ...] = ()  # to give besides the usual ones: what a backend can, its module says
+    doubles: bool = False  # rows come and scores go as FP64, where the framework computes in that
 
 
 class Backend(Protocol):
@@ -38,6 +40,14 @@ class Backend(Protocol):
     def unload(self) -> None: ...
 
 
+def refuse_unknown(artifact: Path, asked: tuple[str, ...], possible: Collection[str]) -> None:
+    """Raise BadArtifactError when an output is asked for that the model cannot give."""
+    unknown = [name for name in asked if name not in possible]
+    if unknown:
+        can = f"it can give {', '.join(possible)} besides the usual" if possible else "it gives the usual ones only"
+        raise BadArtifactError(f"{artifact.name}: output {unknown[0]!r} is asked for; {can}")
+
+
 class Kind(NamedTuple):
     """One framework: where its backend is, what it needs, and how its artifacts are named."""
 
@@ -50,6 +60,8 @@ KINDS: dict[str, Kind] = {
     "onnx": Kind("services.runtime.backends.onnx", "onnxruntime", (".onnx",)),
     "sklearn": Kind("services.runtime.backends.sklearn", "sklearn", (".skops", ".joblib", ".pkl")),
     "xgboost": Kind("services.runtime.backends.xgboost", "xgboost", (".json", ".ubj")),
+    "lightgbm": Kind("services.runtime.backends.lightgbm", "lightgbm", (".txt", ".json")),
+    "python": Kind("services.runtime.backends.python", "packaging", (".py",)),
 }
 
 

@@ -7,6 +7,8 @@ from services.runtime.backends import KINDS, BadArtifactError, is_installed
 
 _OLD_XGBOOST = (".bst", ".model", ".deprecated")
 _LISTED = 8
+_HEAD_BYTES = 4096
+_PICKLE_SUFFIXES = (".joblib", ".pkl")
 _MAGIC = (
     (b"", "nothing: the file is empty"),
     (b"version https://git-lfs", "a Git LFS pointer: fetch the real file with `git lfs pull`"),
@@ -16,6 +18,8 @@ _MAGIC = (
     (b"\xfd7zXZ", "xz data"),
     (b"\x04\x22\x4d\x18", "lz4 data"),
     (b"\x89HDF", "an HDF5 file"),
+    (b"tree\n", "a LightGBM model"),
+    (b"tree\r\n", "a LightGBM model"),
     (b"binf", "a model in the old binary format of XGBoost"),
     (b"<", "a web page or XML"),
     (b"\x80", "a pickle"),
@@ -42,11 +46,15 @@ def detect(folder: Path, framework: str | None = None) -> Found:
     files = sorted(entry for entry in folder.iterdir() if entry.is_file())
     allowed = (framework,) if framework else tuple(KINDS)
     found = [Found(name, file) for file in files for name in allowed if file.suffix in KINDS[name].suffixes]
+    if not framework:
+        found = _by_content(found)
     if len(found) > 1:
         found = [each for each in found if each.file.stem == "model"] or found
+    if any(each.file.suffix == ".skops" for each in found):  # the same without code of its own
+        found = [each for each in found if each.file.suffix not in _PICKLE_SUFFIXES]
     if len(found) != 1:
         raise BadArtifactError(_not_one(files, found, allowed))
-    _check_content(found[0].file)
+    _check_content(found[0])
     if not is_installed(found[0].framework):
         needs = KINDS[found[0].framework].needs
         raise BadArtifactError(f"{found[0].file.name} needs {needs}, which this pod has not installed")
@@ -65,6 +73,38 @@ def content(head: bytes) -> str:
     return "unknown data"
 
 
+def _by_content(found: list[Found]) -> list[Found]:
+    """Those of `found` whose suffix says too little and whose content agrees; text and code only where nothing else is.
+
+    Notes end in .txt and helpers in .py: they are a model if they look like one, or are named model.* and alone.
+    """
+    sure, unsure = [], []
+    for each in found:
+        match each.file.suffix:
+            case ".json":
+                if each.framework == ("lightgbm" if _has_lightgbm_fields(each.file) else "xgboost"):
+                    sure.append(each)
+            case ".txt" if not _head(each.file).startswith((b"tree\n", b"tree\r\n")):
+                unsure.append(each)
+            case ".py":
+                unsure.append(each)
+            case _:
+                sure.append(each)
+    return sure or [each for each in unsure if each.file.stem == "model"]
+
+
+def _has_lightgbm_fields(file: Path) -> bool:
+    head = _head(file)
+    return b'"learner"' not in head and any(
+        name in head for name in (b'"name": "tree"', b'"name":"tree"', b'"tree_info"')
+    )
+
+
+def _head(file: Path) -> bytes:
+    with file.open("rb") as stream:
+        return stream.read(_HEAD_BYTES)
+
+
 def _not_one(files: list[Path], found: list[Found], allowed: tuple[str, ...]) -> str:
     if found:
         return (
@@ -78,18 +118,23 @@ def _not_one(files: list[Path], found: list[Found], allowed: tuple[str, ...]) ->
     return f"expected one of {expected}; found {names}{' …' if len(files) > _LISTED else ''}"
 
 
-def _check_content(file: Path) -> None:
-    with file.open("rb") as stream:
-        found = content(stream.read(64))
+def _check_content(model: Found) -> None:
+    file = model.file
+    found = content(_head(file)[:64])
     match file.suffix:
         case ".onnx":
             expected, fits = "an ONNX model (protobuf)", found == "unknown data"
         case ".skops":
             expected, fits = "a skops file (zip)", found == "a zip archive"
         case ".json":
-            expected, fits = "an XGBoost model in JSON", found == "JSON"
+            name = "a LightGBM" if model.framework == "lightgbm" else "an XGBoost"
+            expected, fits = f"{name} model in JSON", found == "JSON"
         case ".ubj":
             expected, fits = "an XGBoost model in UBJSON", found == "UBJSON"
+        case ".txt":
+            expected, fits = "a LightGBM model in text", found == "a LightGBM model"
+        case ".py":
+            expected, fits = "Python code with a class Model", found == "unknown data"
         case _:
             expected, fits = "a joblib file (pickle)", found in _PICKLED
     if not fits:

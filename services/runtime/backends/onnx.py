@@ -9,7 +9,10 @@ from numpy.typing import NDArray
 
 from services.core.signature import Signature, TensorSpec
 from services.core.tensor import BYTES
-from services.runtime.backends import Arrays, BadArtifactError, Options
+from services.runtime.backends import Arrays, BadArtifactError, Options, refuse_unknown
+from services.runtime.backends.onnx_shapes import corrected
+from services.runtime.backends.onnx_values import run_with_bf16
+from services.runtime.backends.onnx_wire import without_shape
 
 _PROVIDER = "CPUExecutionProvider"
 _DATATYPES = {
@@ -25,33 +28,46 @@ _DATATYPES = {
     "tensor(float16)": "FP16",
     "tensor(float)": "FP32",
     "tensor(double)": "FP64",
+    "tensor(bfloat16)": "BF16",
     "tensor(string)": BYTES,
 }
 
 
 class Model:
-    """One onnxruntime session."""
+    """One onnxruntime session. BF16 goes in and comes out as its uint16 words."""
 
     def __init__(self) -> None:
         self._session: Any = None
         self._outputs: list[str] = []
         self._text: tuple[str, ...] = ()
+        self._bf16: frozenset[str] = frozenset()
 
     def load(self, artifact: Path, options: Options) -> Signature:
+        refuse_unknown(artifact, options.outputs, ())
         session = _open(artifact, options)
         if _PROVIDER not in session.get_providers():
             raise BadArtifactError(f"onnxruntime runs on {session.get_providers()}, and {_PROVIDER} was asked for")
         inputs = tuple(_spec(artifact, "input", node) for node in session.get_inputs())
-        outputs = tuple(_spec(artifact, "output", node) for node in session.get_outputs())
+        declared = tuple(_spec(artifact, "output", node) for node in session.get_outputs())
         self._session = session
-        self._outputs = [spec.name for spec in outputs]
+        self._outputs = [spec.name for spec in declared]
         self._text = tuple(spec.name for spec in inputs if spec.datatype == BYTES)
+        self._bf16 = frozenset(spec.name for spec in inputs + declared if spec.datatype == "BF16")
+        scalars = {spec.name for spec in inputs if spec.shape == ()}
+        if scalars and (undeclared := sorted(scalars & without_shape(artifact))):
+            raise BadArtifactError(
+                f"{artifact.name}: input {undeclared[0]!r} has no declared shape: export it with one, -1 or a name for"
+                " each size that is free"
+            )
+        outputs = corrected(self.run, inputs, declared)
         batches = all(spec.shape[:1] == (-1,) for spec in inputs + outputs)
         return Signature(inputs, outputs, batches, "onnxruntime_onnx")
 
     def run(self, inputs: Arrays) -> dict[str, NDArray]:
         if self._text:
             inputs = {name: _as_text(array) if name in self._text else array for name, array in inputs.items()}
+        if self._bf16:
+            return run_with_bf16(self._session, self._outputs, inputs, self._bf16)
         return dict(zip(self._outputs, self._session.run(self._outputs, inputs), strict=True))
 
     def unload(self) -> None:
@@ -66,8 +82,9 @@ def _open(artifact: Path, options: Options) -> Any:
     try:
         return ort.InferenceSession(str(artifact), settings, providers=[_PROVIDER])
     except Exception as error:
-        reason = str(error).replace(str(artifact), artifact.name)
-        raise BadArtifactError(f"{artifact.name}: expected an ONNX model; onnxruntime says: {reason}") from error
+        reason = str(error).replace(str(artifact), artifact.name).replace(f"{artifact.parent}/", "")
+        expected = "an ONNX model with its external data beside it" if "xternal" in reason else "an ONNX model"
+        raise BadArtifactError(f"{artifact.name}: expected {expected}; onnxruntime says: {reason}") from error
 
 
 def _spec(artifact: Path, role: str, node: Any) -> TensorSpec:

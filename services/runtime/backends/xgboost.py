@@ -10,15 +10,22 @@ import xgboost
 from numpy.typing import NDArray
 
 from services.core.signature import Signature, TensorSpec
-from services.runtime.backends import Arrays, BadArtifactError, Options
-from services.runtime.backends.labels import LABEL, PROBABILITIES, VALUE
+from services.runtime.backends import Arrays, BadArtifactError, Options, refuse_unknown
+from services.runtime.backends.labels import CONTRIBUTIONS, LABEL, LEAF, MARGIN, PROBABILITIES, VALUE, no_rows
+from services.runtime.backends.xgboost_files import fault
 
 _INPUT = "x"
 _HALF = np.float32(0.5)
+_ALSO = (MARGIN, LEAF, CONTRIBUTIONS)
 
 
 class Model:
-    """One booster: input `x`; outputs `label` and `probabilities` like a classifier of scikit-learn, or `y`."""
+    """One booster: input `x`; outputs `label` and `probabilities` like a classifier of scikit-learn, or `y`.
+
+    NaN is a missing value; a categorical column has its codes as whole numbers. Options.outputs may ask for `margin`
+    (scores before the objective's link), `leaf` (INT64, for each tree; not of gblinear) and `contributions` (to the
+    margin, for each feature and last the bias) too: each is a prediction of its own, and the last is slow.
+    """
 
     def __init__(self) -> None:
         self._booster: Any = None
@@ -26,22 +33,38 @@ class Model:
         self._predict: Callable[[NDArray], NDArray] = self._in_place
         self._outputs: Callable[[NDArray], dict[str, NDArray]] = _value
         self._margins = False
+        self._also: tuple[str, ...] = ()
+        self._specs: tuple[TensorSpec, ...] = ()
 
     def load(self, artifact: Path, options: Options) -> Signature:
         booster = _read(artifact, options)
         self._booster = booster
         self._rounds = _rounds(booster)
         learner = json.loads(booster.save_config())["learner"]
-        if learner["gradient_booster"].get("name") == "gblinear":
+        is_linear = learner["gradient_booster"].get("name") == "gblinear"
+        if is_linear:
             self._predict = self._by_matrix  # gblinear has no prediction in place
+        refuse_unknown(artifact, options.outputs, [name for name in _ALSO if not (is_linear and name == LEAF)])
         objective = learner["objective"]["name"]
         classes = int(learner["learner_model_param"]["num_class"])
-        outputs = self._choose(objective, classes, booster.num_features())
-        inputs = (TensorSpec(_INPUT, "FP32", (-1, booster.num_features())),)
+        features = booster.num_features()
+        outputs = self._choose(objective, classes, features)
+        self._also = options.outputs
+        if self._also:
+            zeros = np.zeros((1, features), np.float32)
+            outputs += tuple(_spec(name, array) for name, array in self._more(zeros).items())
+        self._specs = outputs
+        inputs = (TensorSpec(_INPUT, "FP32", (-1, features)),)
         return Signature(inputs, outputs, batches=True, platform="xgboost")
 
     def run(self, inputs: Arrays) -> dict[str, NDArray]:
-        return self._outputs(self._predict(inputs[_INPUT]))
+        rows = inputs[_INPUT]
+        if not len(rows):
+            return no_rows(self._specs)
+        answers = self._outputs(self._predict(rows))
+        if self._also:
+            answers.update(self._more(rows))
+        return answers
 
     def unload(self) -> None:
         self._booster = None
@@ -52,13 +75,17 @@ class Model:
             self._margins = objective == "multi:softmax"  # it answers labels; margins have the probabilities
             self._outputs = _of_margins if self._margins else _of_probabilities
             return (label, TensorSpec(PROBABILITIES, "FP32", (-1, classes)))
-        if objective == "binary:logistic":
+        answer = self._predict(np.zeros((1, features), np.float32))
+        if objective == "binary:logistic" and answer.ndim == 1:
             self._outputs = _of_positive
             return (label, TensorSpec(PROBABILITIES, "FP32", (-1, 2)))
+        if objective == "binary:logistic":  # several labels, each its own question
+            self._outputs = _of_each
+            shape = (-1, *answer.shape[1:])
+            return (label._replace(shape=shape), TensorSpec(PROBABILITIES, "FP32", shape))
         if objective == "binary:hinge":
             self._outputs = _of_labels
             return (label,)
-        answer = self._predict(np.zeros((1, features), np.float32))
         return (TensorSpec(VALUE, "FP32", (-1, *answer.shape[1:])),)
 
     def _in_place(self, rows: NDArray) -> NDArray:
@@ -72,15 +99,37 @@ class Model:
 
     def _by_matrix(self, rows: NDArray) -> NDArray:
         answer: NDArray = self._booster.predict(
-            xgboost.DMatrix(rows, nthread=1),
+            self._matrix(rows),
             iteration_range=self._rounds,
             output_margin=self._margins,
             validate_features=False,
         )
         return answer
 
+    def _more(self, rows: NDArray) -> dict[str, NDArray]:
+        """The outputs that were asked for besides the usual ones."""
+        matrix = self._matrix(rows)
+        answers: dict[str, NDArray] = {}
+        for name in self._also:
+            answer = self._booster.predict(
+                matrix,
+                iteration_range=self._rounds,
+                validate_features=False,
+                output_margin=name == MARGIN,
+                pred_leaf=name == LEAF,
+                pred_contribs=name == CONTRIBUTIONS,
+            )
+            answers[name] = answer.astype(np.int64).reshape(len(rows), -1) if name == LEAF else answer
+        return answers
+
+    def _matrix(self, rows: NDArray) -> Any:
+        types = self._booster.feature_types
+        return xgboost.DMatrix(rows, nthread=1, feature_types=types, enable_categorical=bool(types))
+
 
 def _read(artifact: Path, options: Options) -> Any:
+    if reason := fault(artifact.read_bytes(), artifact.suffix):
+        raise BadArtifactError(f"{artifact.name}: expected an XGBoost model; {reason}")
     booster = xgboost.Booster()
     try:
         booster.load_model(artifact)
@@ -99,6 +148,10 @@ def _rounds(booster: Any) -> tuple[int, int]:
     return (0, int(best) + 1)
 
 
+def _spec(name: str, answer: NDArray) -> TensorSpec:
+    return TensorSpec(name, "INT64" if name == LEAF else "FP32", (-1, *answer.shape[1:]))
+
+
 def _value(answer: NDArray) -> dict[str, NDArray]:
     return {VALUE: answer}
 
@@ -114,6 +167,10 @@ def _of_margins(answer: NDArray) -> dict[str, NDArray]:
 
 def _of_positive(answer: NDArray) -> dict[str, NDArray]:
     return {LABEL: (answer > _HALF).astype(np.int64), PROBABILITIES: np.stack([1 - answer, answer], axis=1)}
+
+
+def _of_each(answer: NDArray) -> dict[str, NDArray]:
+    return {LABEL: (answer > _HALF).astype(np.int64), PROBABILITIES: answer}
 
 
 def _of_labels(answer: NDArray) -> dict[str, NDArray]:

@@ -52,7 +52,10 @@ def test_an_operators_value_is_read_as_written() -> None:
         ('{"default_version": "01"}', f"default_version: '01'{NO_VERSION}"),
         ('{"default_version": 1}', "default_version: Input should be a valid string"),
         ('{"keep_previous": -1}', "keep_previous: Input should be greater than or equal to 0"),
-        ('{"framework": "tensorflow"}', "framework: Input should be 'onnx', 'sklearn' or 'xgboost'"),
+        (
+            '{"framework": "tensorflow"}',
+            "framework: Input should be 'onnx', 'sklearn', 'xgboost', 'lightgbm' or 'python'",
+        ),
         ('{"count": 0}', "count: Input should be greater than or equal to 1"),
         ('{"idempotent": "yes"}', "idempotent: Input should be a valid boolean"),
         ('{"default_deadline_ms": 0}', "default_deadline_ms: Input should be greater than or equal to 1"),

@@ -16,6 +16,8 @@ HEADS = {
     "model.pkl": b"\x80\x04\x95",
     "model.json": b'{"learner":{',
     "model.ubj": b"{L\x00\x00",
+    "model.txt": b"tree\nversion=v4\n",
+    "model.py": b"class Model: ...",
 }
 
 
@@ -36,6 +38,8 @@ def put(folder: Path, *names: str, **contents: bytes) -> Path:
         ("model.pkl", "sklearn"),
         ("model.json", "xgboost"),
         ("model.ubj", "xgboost"),
+        ("model.txt", "lightgbm"),
+        ("model.py", "python"),
     ],
 )
 def test_the_suffix_names_the_framework(tmp_path: Path, name: str, framework: str) -> None:
@@ -65,6 +69,26 @@ def test_the_given_framework_decides_between_two(tmp_path: Path) -> None:
     assert detect(tmp_path, "xgboost").file.name == "model.json"
 
 
+def test_json_is_of_the_framework_whose_fields_it_has(tmp_path: Path) -> None:
+    put(tmp_path, model__json=b'{"name": "tree", "version": "v4", "num_class": 1')
+
+    assert detect(tmp_path) == ("lightgbm", tmp_path / "model.json")
+    assert detect(tmp_path, "lightgbm") == ("lightgbm", tmp_path / "model.json")
+
+
+def test_notes_and_helpers_beside_a_model_are_no_models(tmp_path: Path) -> None:
+    put(tmp_path, "model.onnx", "model.py", model__txt=b"what it is", train__py=b"", requirements__txt=b"")
+
+    assert detect(tmp_path) == ("onnx", tmp_path / "model.onnx")
+    assert detect(tmp_path, "python") == ("python", tmp_path / "model.py")
+
+
+def test_a_skops_file_is_preferred_to_the_same_as_a_pickle(tmp_path: Path) -> None:
+    put(tmp_path, "model.skops", "model.joblib", "model.pkl")
+
+    assert detect(tmp_path) == ("sklearn", tmp_path / "model.skops")
+
+
 def test_no_model_file_says_what_would_be_one(tmp_path: Path) -> None:
     put(tmp_path, "weights.h5", "notes.txt")
     with pytest.raises(BadArtifactError) as caught:
@@ -76,6 +100,9 @@ def test_no_model_file_says_what_would_be_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "head", "found"),
     [
+        ("model.txt", b"notes about it", "unknown data"),
+        ("model.py", b"\x80\x04", "a pickle"),
+        ("model.onnx", b"tree\n", "a LightGBM model"),
         ("model.onnx", b"", "nothing: the file is empty"),
         ("model.onnx", b"version https://git-lfs.github.com/spec/v1", "a Git LFS pointer"),
         ("model.onnx", b"<!doctype html>", "a web page or XML"),

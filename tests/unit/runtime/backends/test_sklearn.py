@@ -12,7 +12,7 @@ from sklearn.cluster import KMeans
 from sklearn.datasets import load_diabetes, load_iris
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LinearRegression, LogisticRegression
-from sklearn.multioutput import MultiOutputClassifier
+from sklearn.model_selection import KFold
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
@@ -128,14 +128,22 @@ def test_a_broken_file_is_refused_by_its_name(tmp_path: Path, name: str, content
         Model().load(tmp_path / name, TRUSTED)
 
 
-def test_an_object_that_cannot_predict_is_refused(tmp_path: Path) -> None:
-    skops.io.dump(StandardScaler().fit(FEATURES), tmp_path / "model.skops")
-    with pytest.raises(BadArtifactError, match=r"expected an object with predict, found a sklearn.*StandardScaler"):
+def test_an_object_that_can_do_nothing_is_refused(tmp_path: Path) -> None:
+    skops.io.dump(KFold(), tmp_path / "model.skops")
+    with pytest.raises(BadArtifactError, match=r"expected an object with predict or transform, found a sklearn.*KFold"):
         Model().load(tmp_path / "model.skops", Options())
 
 
-def test_several_labels_at_once_are_refused(tmp_path: Path) -> None:
-    both = np.stack([CLASSES, CLASSES], axis=1)
-    skops.io.dump(MultiOutputClassifier(LogisticRegression(max_iter=500)).fit(FEATURES, both), tmp_path / "model.skops")
-    with pytest.raises(BadArtifactError, match=r"expected a classifier of one label"):
-        Model().load(tmp_path / "model.skops", Options())
+@pytest.mark.parametrize("estimator", [LogisticRegression(), LinearRegression(), StandardScaler()])
+def test_an_estimator_that_was_never_fitted_is_refused(tmp_path: Path, estimator: Any) -> None:
+    with pytest.raises(
+        BadArtifactError, match=rf"model.skops: expected a fitted.*{type(estimator).__name__} that never"
+    ):
+        loaded(tmp_path, estimator)
+
+
+def test_classes_that_are_mixed_are_refused(tmp_path: Path) -> None:
+    estimator = LogisticRegression(max_iter=500).fit(FEATURES, CLASSES)
+    estimator.classes_ = np.array(["a", 1, None], dtype=object)
+    with pytest.raises(BadArtifactError, match=r"all numbers or all text, found objects: NoneType, int"):
+        loaded(tmp_path, estimator)

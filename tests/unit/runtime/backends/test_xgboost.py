@@ -11,6 +11,7 @@ from sklearn.datasets import load_diabetes, load_iris
 from services.core.signature import TensorSpec
 from services.runtime.backends import BadArtifactError, Options
 from services.runtime.backends.xgboost import Model
+from services.runtime.backends.xgboost_files import fault
 
 FEATURES, CLASSES = load_iris(return_X_y=True)
 FEATURES = FEATURES.astype(np.float32)
@@ -97,7 +98,34 @@ def test_names_of_columns_are_no_hindrance(tmp_path: Path) -> None:
     assert model.run({"x": ROWS})["probabilities"].shape == (len(ROWS), 3)
 
 
-@pytest.mark.parametrize("content", [b'{"a": 1}', b'{"learner":'])
+@pytest.mark.parametrize("name", ["model.json", "model.ubj"])
+def test_a_file_that_is_cut_off_is_refused_before_the_library_sees_it(tmp_path: Path, name: str) -> None:
+    trained = xgboost.XGBClassifier(n_estimators=2, max_depth=2, n_jobs=1).fit(FEATURES, CLASSES)
+    trained.save_model(tmp_path / name)
+    whole = (tmp_path / name).read_bytes()
+    for kept in range(0, len(whole) - 1, 7):
+        assert fault(whole[:kept], f".{name[6:]}")
+    (tmp_path / name).write_bytes(whole[: len(whole) // 10])
+    with pytest.raises(
+        BadArtifactError, match=rf"^{name}: expected an XGBoost model; found a file that is (cut|broken)"
+    ):
+        Model().load(tmp_path / name, Options())
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"{L\0\0", "cut off at byte 4"),
+        (b"{x", "broken: byte 0x78 at 1"),
+        (b"[$x#i\1", "cut off"),
+        (b"q", "byte 0x71 at 0"),
+    ],
+)
+def test_what_is_no_ubjson_is_said(content: bytes, reason: str) -> None:
+    assert reason in fault(content, ".ubj")
+
+
+@pytest.mark.parametrize("content", [b'{"a": 1}', b'{"learner": {}}'])
 def test_a_broken_file_is_refused_by_its_name(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "model.json").write_bytes(content)
     with pytest.raises(BadArtifactError) as caught:

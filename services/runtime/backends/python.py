@@ -1,0 +1,193 @@
+"""Models that are code: a file model.py with a class `Model`, for pre- and post-processing and ensembles.
+
+    # /// script
+    # requires-python = ">=3.11"
+    # dependencies = ["numpy>=2"]
+    # ///
+    import numpy as np
+
+    class Model:
+        inputs = {"text": ("BYTES", [-1])}
+        outputs = {"length": ("INT64", [-1])}
+
+        def load(self, folder):
+            "Once, before the first batch; `folder` (pathlib.Path) has the other files of this version."
+
+        def predict(self, inputs):
+            return {"length": [len(text) for text in inputs["text"]]}
+
+        def unload(self):
+            "Once, after the last batch."
+
+`inputs` and `outputs` name a datatype of the Open Inference Protocol and a shape, -1 for any size; where each begins
+with -1, that dimension counts rows and requests are batched (`batches = False` says no). predict takes read-only
+arrays by name, BYTES as objects of type bytes and BF16 as its uint16 words, and gives an array or list for each
+output. `load` and `unload` may be absent. The comment on top is Python's own way to note requirements (PEP 723): they
+are checked before the file runs.
+"""
+
+import importlib.metadata
+import platform
+import re
+import sys
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+from services.core.arrays import NUMPY_DTYPE
+from services.core.signature import Signature, TensorSpec
+from services.core.tensor import BYTES, DATATYPES
+from services.runtime.backends import Arrays, BadArtifactError, Options, refuse_unknown
+
+_CLASS = "Model"
+_NOTES = re.compile(r"^# /// script\n((?:#(?: .*)?\n)+?)# ///$", re.MULTILINE)
+
+
+class Model:
+    """One object of the file's class."""
+
+    def __init__(self) -> None:
+        self._model: Any = None
+        self._outputs: dict[str, np.dtype | None] = {}  # None = BYTES
+
+    def load(self, artifact: Path, options: Options) -> Signature:
+        if not options.trusted:
+            raise BadArtifactError(
+                f"{artifact.name} is code and would run when loaded: set trusted in the model's spec if you know"
+                " where it comes from"
+            )
+        refuse_unknown(artifact, options.outputs, ())
+        source = _source(artifact)
+        _check_requirements(artifact, source)
+        made = _class(artifact, source)
+        inputs, outputs = (_specs(artifact, made, role) for role in ("inputs", "outputs"))
+        if not callable(getattr(made, "predict", None)):
+            raise BadArtifactError(f"{artifact.name}: expected class {_CLASS} to have predict(inputs), found none")
+        model = made()
+        if callable(getattr(model, "load", None)):
+            model.load(artifact.parent)
+        self._model = model
+        self._outputs = {spec.name: _dtype(spec.datatype) for spec in outputs}
+        counts_rows = all(spec.shape[:1] == (-1,) for spec in inputs + outputs)
+        batches = counts_rows and bool(getattr(made, "batches", True))
+        return Signature(inputs, outputs, batches, "python")
+
+    def run(self, inputs: Arrays) -> dict[str, NDArray]:
+        given = self._model.predict(inputs)
+        if not isinstance(given, Mapping):
+            raise TypeError(f"predict gave a {type(given).__name__}; expected a dict with {', '.join(self._outputs)}")
+        answers = {}
+        for name, dtype in self._outputs.items():
+            if name not in given:
+                raise ValueError(f"predict gave no output {name!r}; it gave {', '.join(map(str, given)) or 'none'}")
+            answers[name] = _array(name, given[name], dtype)
+        return answers
+
+    def unload(self) -> None:
+        model, self._model = self._model, None
+        if callable(getattr(model, "unload", None)):
+            model.unload()
+
+
+def _source(artifact: Path) -> str:
+    try:
+        return artifact.read_text()
+    except UnicodeDecodeError as error:
+        raise BadArtifactError(f"{artifact.name}: expected Python code in UTF-8, found {error}") from error
+
+
+def _check_requirements(artifact: Path, source: str) -> None:
+    notes = _NOTES.search(source)
+    if notes is None:
+        return
+    try:
+        wanted = tomllib.loads("".join(line[2:] or "\n" for line in notes[1].splitlines(keepends=True)))
+        python = SpecifierSet(wanted.get("requires-python", ""))
+        requirements = [Requirement(each) for each in wanted.get("dependencies", [])]
+    except (tomllib.TOMLDecodeError, InvalidSpecifier, InvalidRequirement, TypeError, AttributeError) as error:
+        raise BadArtifactError(f"{artifact.name}: its requirements cannot be read: {error}") from error
+    faults = [] if python.contains(platform.python_version()) else [f"Python {python} (is {platform.python_version()})"]
+    for requirement in requirements:
+        if requirement.marker is None or requirement.marker.evaluate():
+            faults += _fault(requirement)
+    if faults:
+        raise BadArtifactError(f"{artifact.name} needs what this pod has not installed: {', '.join(faults)}")
+
+
+def _fault(requirement: Requirement) -> list[str]:
+    """What is missing of one requirement, if anything."""
+    wanted = f"{requirement.name}{requirement.specifier}"
+    try:
+        version = importlib.metadata.version(requirement.name)
+    except importlib.metadata.PackageNotFoundError:
+        return [wanted]
+    return [] if requirement.specifier.contains(version, prereleases=True) else [f"{wanted} (is {version})"]
+
+
+def _class(artifact: Path, source: str) -> Any:
+    """The class in the file, which runs for it; other files of its folder can be imported."""
+    module = ModuleType(artifact.stem)
+    module.__file__ = str(artifact)
+    folder = str(artifact.parent)
+    if folder not in sys.path:
+        sys.path.append(folder)
+    sys.modules[module.__name__] = module  # pickle and dataclasses look for it there
+    try:
+        exec(compile(source, str(artifact), "exec"), module.__dict__)  # noqa: S102 - the operator said `trusted`
+    except SyntaxError as error:
+        raise BadArtifactError(f"{artifact.name}: expected Python code; line {error.lineno}: {error.msg}") from error
+    except ImportError as error:
+        raise BadArtifactError(
+            f"{artifact.name} imports what this pod has not installed: {error}; note what it needs in its requirements"
+        ) from error
+    except Exception as error:
+        raise BadArtifactError(f"{artifact.name}: it raised {type(error).__name__} while it ran: {error}") from error
+    made = getattr(module, _CLASS, None)
+    if not isinstance(made, type):
+        raise BadArtifactError(f"{artifact.name}: expected a class {_CLASS}, found none")
+    return made
+
+
+def _specs(artifact: Path, made: Any, role: str) -> tuple[TensorSpec, ...]:
+    declared = getattr(made, role, None)
+    if not isinstance(declared, Mapping) or not declared:
+        raise BadArtifactError(
+            f'{artifact.name}: expected {_CLASS}.{role} like {{"x": ("FP32", [-1, 4])}}, found {declared!r}'
+        )
+    return tuple(_spec(f"{artifact.name}: {role}[{name!r}]", name, value) for name, value in declared.items())
+
+
+def _spec(where: str, name: object, value: object) -> TensorSpec:
+    match value:
+        case (str(datatype), [*shape]) if isinstance(name, str) and all(type(size) is int for size in shape):
+            pass
+        case _:
+            raise BadArtifactError(f'{where}: expected a datatype and a shape like ("FP32", [-1, 4]), found {value!r}')
+    if datatype not in DATATYPES:
+        raise BadArtifactError(f"{where}: expected one of {', '.join(DATATYPES)}, found {datatype!r}")
+    sizes = tuple(size for size in shape if isinstance(size, int))
+    if min(sizes, default=0) < -1:
+        raise BadArtifactError(f"{where}: expected sizes of -1 (any) or more, found {list(sizes)}")
+    return TensorSpec(name, datatype, sizes)
+
+
+def _dtype(datatype: str) -> np.dtype | None:
+    if datatype == BYTES:
+        return None
+    return np.dtype("<u2") if datatype == "BF16" else NUMPY_DTYPE[datatype]
+
+
+def _array(name: str, value: Any, dtype: np.dtype | None) -> NDArray:
+    if dtype is None:
+        return value if isinstance(value, np.ndarray) else np.array(value, dtype=object)
+    array = np.asarray(value)
+    if not np.can_cast(array.dtype, dtype, "same_kind"):
+        raise TypeError(f"predict gave output {name!r} as {array.dtype}; declared is {dtype}")
+    return array.astype(dtype, copy=False)
