@@ -78,11 +78,19 @@ class Launcher:
         for worker in self._workers:
             if worker.free_slots <= 0 or worker is self._reserved:
                 continue
-            if may_hold and worker.in_flight and worker.busy_until_ns - worker.lead_ns > now_ns:
-                self._alarm.set(worker.busy_until_ns - worker.lead_ns, now_ns)
-            elif best is None or len(worker.in_flight) < len(best.in_flight):
+            if may_hold and self._is_early(worker, now_ns):
+                continue
+            if best is None or len(worker.in_flight) < len(best.in_flight):
                 best = worker
         return best
+
+    def _is_early(self, worker: Worker, now_ns: int) -> bool:
+        """Whether `worker` is busy, and needs its next batch only later; the alarm is set for then."""
+        due_ns = worker.busy_until_ns - worker.lead_ns
+        if not worker.in_flight or due_ns <= now_ns:
+            return False
+        self._alarm.set(due_ns, now_ns)
+        return True
 
     def _launch_from(self, bucket: Bucket, worker: Worker, now_ns: int) -> bool | None:
         """Whether a batch of `bucket` left; False: its requests were told to go. None: it waits for the alarm."""

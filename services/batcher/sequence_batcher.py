@@ -90,12 +90,7 @@ class SequenceLauncher(Launcher):
 
     def _is_due(self, worker: Worker, now_ns: int) -> bool:
         """Whether it takes another batch, and is about to need one. Who takes no new sequences serves those it has."""
-        if len(worker.in_flight) >= worker.facts.slots:
-            return False
-        if worker.in_flight and worker.busy_until_ns - worker.lead_ns > now_ns:
-            self._alarm.set(worker.busy_until_ns - worker.lead_ns, now_ns)
-            return False
-        return True
+        return len(worker.in_flight) < worker.facts.slots and not self._is_early(worker, now_ns)
 
     def _try(self, host: Host[Pending], worker: Worker, now_ns: int) -> bool:
         """Launch a batch of sequences whose next requests have equal shapes, if one may leave now."""
