@@ -8,27 +8,13 @@ import grpc.aio
 from services.core.errors import DEADLINE_EXCEEDED, INTERNAL, OK, UNAVAILABLE
 from tests.support.batching import ints, numbers_of
 from tests.support.mesh import until
+from tests.support.pod_steps import occupy, settled
 from tests.support.proof import Starvation
 from tests.support.puppet_pod import KILLER, POISON, PuppetPod
 from turnout.v1 import link_pb2 as pb
 from turnout.v1 import link_pb2_grpc
 
 TOLERANCE_S = 0.02  # for what fires on time, on a busy machine
-
-
-async def occupy(pod: PuppetPod) -> int:
-    """Keep the only slot busy with one request."""
-    worker = pod.workers[0]
-    worker.holds = True
-    number = pod.router.send(0)
-    await worker.until(lambda: worker.held)
-    return number
-
-
-async def settled(pod: PuppetPod) -> None:
-    """Everything sent so far has been seen: what comes after it on the link was answered."""
-    number = pod.router.send(1, model="nobody")
-    assert await pod.router.codes(number) == [UNAVAILABLE]
 
 
 async def waiting_rows(pod: PuppetPod, rows: int) -> bool:
@@ -38,7 +24,7 @@ async def waiting_rows(pod: PuppetPod, rows: int) -> bool:
 
 async def test_requests_gather_while_the_slot_is_busy_and_each_caller_gets_its_rows(pod: PuppetPod) -> None:
     async with pod.batching():
-        first = await occupy(pod)
+        (first,) = await occupy(pod)
         numbers = [pod.router.send(value, value + 1000) for value in range(20)]
         await settled(pod)
         pod.workers[0].release()
@@ -82,7 +68,7 @@ async def test_what_is_cancelled_in_the_queue_never_reaches_a_worker(pod: Puppet
 
 async def test_a_deadline_fires_on_time_while_the_worker_sleeps(pod: PuppetPod) -> None:
     async with pod.batching():
-        running = await occupy(pod)
+        (running,) = await occupy(pod)
         starved, sent_at = Starvation(pod.process.pid), asyncio.get_running_loop().time()
         queued = pod.router.send(1, deadline_us=100_000)
         patient = pod.router.send(2, queue_timeout_us=150_000)
@@ -133,7 +119,7 @@ async def test_after_a_death_the_innocent_are_answered_and_the_killer_is_quarant
 
 async def test_a_dead_worker_that_stays_away_leaves_nobody_waiting_for_more_than_a_second(pod: PuppetPod) -> None:
     async with pod.batching():
-        running = await occupy(pod)
+        (running,) = await occupy(pod)
         waiting = pod.router.send(1)
         await settled(pod)
         await pod.workers[0].server.close()
@@ -195,7 +181,7 @@ async def test_a_bad_spec_is_said_in_status_and_the_last_good_one_stays(pod: Pup
 async def test_sigterm_answers_what_is_in_and_refuses_the_rest(pod: PuppetPod) -> None:
     async with pod.batching():
         await pod.until_endpoints(1)
-        running = await occupy(pod)
+        (running,) = await occupy(pod)
         waiting = pod.router.send(1)
         await settled(pod)
         pod.process.signal(signal.SIGTERM)
@@ -219,7 +205,7 @@ async def test_sigterm_answers_what_is_in_and_refuses_the_rest(pod: PuppetPod) -
 
 async def test_a_drain_ends_in_time_also_when_the_worker_hangs(pod: PuppetPod) -> None:
     async with pod.batching(DRAIN_S="0.5"):
-        running = await occupy(pod)
+        (running,) = await occupy(pod)
         waiting = pod.router.send(1)
         await settled(pod)
         pod.process.signal(signal.SIGTERM)

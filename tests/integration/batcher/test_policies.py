@@ -8,6 +8,7 @@ import aiohttp
 
 from services.core import keys
 from services.core.errors import OK, UNAVAILABLE
+from tests.support.pod_steps import occupy, settled
 from tests.support.puppet_pod import TIMEOUT_S, PuppetPod
 
 LEVELS = {"priority_levels": 3, "default_priority_level": 2}
@@ -25,24 +26,10 @@ async def configure(pod: PuppetPod, **batching: Any) -> None:
             await asyncio.sleep(0.02)
 
 
-async def settled(pod: PuppetPod) -> None:
-    """Everything sent so far has been seen: what comes after it on the link was answered."""
-    assert await pod.router.codes(pod.router.send(1, model="nobody")) == [UNAVAILABLE]
-
-
-async def occupied(pod: PuppetPod) -> int:
-    """The only slot is taken by a request, whose number this is."""
-    worker = pod.workers[0]
-    worker.holds = True
-    number = pod.router.send(0)
-    await worker.until(lambda: worker.held)
-    return number
-
-
 async def test_levels_from_etcd_decide_who_leaves_first(pod: PuppetPod) -> None:
     async with pod.batching():
         await configure(pod, max_batch_size=1, **LEVELS)
-        await occupied(pod)
+        await occupy(pod)
         low, plain, high = (pod.router.send(n, priority=level) for n, level in ((3, 3), (2, 0), (1, 1)))
         await settled(pod)
         pod.workers[0].release()
@@ -54,7 +41,7 @@ async def test_levels_from_etcd_decide_who_leaves_first(pod: PuppetPod) -> None:
 async def test_a_policy_changed_live_drops_nobody_who_waits(pod: PuppetPod) -> None:
     async with pod.batching():
         await configure(pod, max_batch_size=1)
-        first = await occupied(pod)
+        (first,) = await occupy(pod)
         numbers = [pod.router.send(value) for value in range(1, 9)]
         await settled(pod)
         await configure(pod, max_batch_size=8, max_queue_size=8, preserve_ordering=True, **LEVELS)
@@ -73,7 +60,7 @@ async def test_a_wrong_combination_is_refused_with_the_reason_and_the_last_good_
         await configure(pod, max_batch_size=2, priority_levels=2)
         listing = await pod.client.list(keys.STATUS)
         refused = [json.loads(entry.value).get("refused", {}) for entry in listing.entries.values()]
-        await occupied(pod)
+        await occupy(pod)
         numbers = [pod.router.send(value) for value in range(1, 4)]
         await settled(pod)
         pod.workers[0].release()

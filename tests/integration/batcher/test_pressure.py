@@ -8,21 +8,13 @@ import aiohttp
 from services.core.errors import DEADLINE_EXCEEDED, INTERNAL, OK, UNAVAILABLE
 from tests.support.batching import numbers_of
 from tests.support.mesh import until
+from tests.support.pod_steps import occupy
 from tests.support.proof import Starvation, has_read
 from tests.support.puppet_pod import KILLER, PuppetPod
 
 TOLERANCE_S = 0.02  # for what fires on time on a busy machine, beside the time without a processor
 AT_ONCE_S = 0.005
 BOTH_SLOTS = b'{"batching": {"max_batch_size": 1, "max_queue_size": 60}}'
-
-
-async def occupy(pod: PuppetPod, slots: int = 1) -> list[int]:
-    """Keep every slot busy with one request."""
-    worker = pod.workers[0]
-    worker.holds = True
-    numbers = [pod.router.send(0) for _ in range(slots)]
-    await worker.until(lambda: len(worker.held) == slots)
-    return numbers
 
 
 async def all_read(pod: PuppetPod) -> None:

@@ -5,7 +5,7 @@ import pytest
 import pytest_asyncio
 
 from services.chassis.etcd import EtcdClient, EtcdProcess
-from tests.integration.etcd.support import Proxy
+from tests.support.relay import Proxy
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -3,7 +3,8 @@ import time
 import pytest
 
 from services.chassis.etcd import EtcdClient, EtcdProcess, EtcdUnavailableError, LeaseLostError
-from tests.integration.etcd.support import Proxy, compact
+from tests.integration.etcd.support import compact
+from tests.support.relay import Proxy
 
 
 async def test_what_was_put_is_got_until_it_is_deleted(client: EtcdClient) -> None:

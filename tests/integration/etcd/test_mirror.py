@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from services.chassis.etcd import EtcdClient, EtcdProcess, MirrorTiming
-from tests.integration.etcd.support import Proxy, compact, events, eventually, observed
+from tests.integration.etcd.support import compact, events, eventually, observed
+from tests.support.relay import Proxy
 
 
 async def test_what_is_there_is_delivered_as_one_list_and_changes_follow(client: EtcdClient) -> None:

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 from structlog.testing import CapturingLogger
 
 from services.chassis.etcd import EtcdClient, EtcdProcess, Registration
-from tests.integration.etcd.support import Proxy, events, eventually, observed
+from tests.integration.etcd.support import events, eventually, observed
+from tests.support.relay import Proxy
 
 PROCESS = """
 import asyncio, sys, structlog

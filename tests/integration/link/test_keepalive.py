@@ -7,61 +7,31 @@ from contextlib import asynccontextmanager, contextmanager
 
 from services.chassis.link import LinkClient, listen
 from tests.integration.link.test_link import Echo, Recorder, hello
+from tests.support.relay import Proxy
 from turnout.v1 import link_pb2 as pb
 
 KEEPALIVE_S = 0.1
 LARGE_BYTES = 16 << 20
 
 
-class Relay:
-    """Between two ends; may go silent with its connections open, as a peer that hangs."""
-
-    def __init__(self, target: str) -> None:
-        self.address = ""
-        self._target = target
-        self._is_open = asyncio.Event()
-        self._is_open.set()
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        host, _, port = self._target.rpartition(":")
-        far_reader, far_writer = await asyncio.open_connection(host, int(port))
-        for source, sink in ((reader, far_writer), (far_reader, writer)):
-            task = asyncio.create_task(self._carry(source, sink))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-
-    @contextmanager
-    def silent(self) -> Iterator[None]:
-        self._is_open.clear()
-        try:
-            yield
-        finally:
-            self._is_open.set()
-
-    async def close(self) -> None:
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    async def _carry(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-        try:
-            while data := await source.read(1 << 20):
-                await self._is_open.wait()
-                sink.write(data)
-        finally:
-            sink.close()
+@contextmanager
+def silent(relay: Proxy) -> Iterator[None]:
+    """As a peer that hangs."""
+    relay.stall()
+    try:
+        yield
+    finally:
+        relay.flow()
 
 
 @asynccontextmanager
-async def relayed() -> AsyncIterator[tuple[Recorder, LinkClient, Relay]]:
+async def relayed() -> AsyncIterator[tuple[Recorder, LinkClient, Proxy]]:
     """A link through a relay, whose dialling end looks for silence often, the other never."""
     near = Recorder()
     server = await listen("127.0.0.1:0", Echo(), hello("far"), keepalive_s=0)
-    relay = Relay(server.address)
-    listener = await asyncio.start_server(relay.accept, "127.0.0.1", 0, limit=1 << 20)
-    port = listener.sockets[0].getsockname()[1]
-    client = LinkClient(f"127.0.0.1:{port}", near, hello(), keepalive_s=KEEPALIVE_S)
+    relay = Proxy(server.address)
+    await relay.open()
+    client = LinkClient(relay.endpoint, near, hello(), keepalive_s=KEEPALIVE_S)
     client.start()
     await near.until(lambda: near.links)
     try:
@@ -69,8 +39,7 @@ async def relayed() -> AsyncIterator[tuple[Recorder, LinkClient, Relay]]:
     finally:
         await client.close()
         await server.close()
-        await relay.close()
-        listener.close()
+        await relay.cut()
 
 
 def ask(near: Recorder, size_bytes: int) -> None:
@@ -81,7 +50,7 @@ def ask(near: Recorder, size_bytes: int) -> None:
 
 async def test_a_peer_that_hangs_is_given_up() -> None:
     async with relayed() as (near, _, relay):
-        with relay.silent():
+        with silent(relay):
             await near.until(lambda: near.closed_with)
 
         assert "the peer was silent for" in near.closed_with[0]
@@ -90,7 +59,7 @@ async def test_a_peer_that_hangs_is_given_up() -> None:
 async def test_a_peer_at_work_on_something_large_is_given_longer() -> None:
     async with relayed() as (near, _, relay):
         ask(near, LARGE_BYTES)
-        with relay.silent():
+        with silent(relay):
             began = time.monotonic()
             await near.until(lambda: near.closed_with)
             took_s = time.monotonic() - began
@@ -99,7 +68,7 @@ async def test_a_peer_at_work_on_something_large_is_given_longer() -> None:
 
     async with relayed() as (near, _, relay):
         ask(near, LARGE_BYTES)
-        with relay.silent():
+        with silent(relay):
             await asyncio.sleep(3 * KEEPALIVE_S)
         await near.until(near.replies)
 
@@ -108,7 +77,7 @@ async def test_a_peer_at_work_on_something_large_is_given_longer() -> None:
 
 async def test_an_end_that_was_away_itself_gives_nobody_up() -> None:
     async with relayed() as (near, _, relay):
-        with relay.silent():
+        with silent(relay):
             await asyncio.sleep(1.5 * KEEPALIVE_S)  # a ping is out
             time.sleep(5 * KEEPALIVE_S)  # noqa: ASYNC251 - this end is away, and its peer's answer waits unread
         ask(near, 10)
