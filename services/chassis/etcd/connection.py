@@ -11,10 +11,10 @@ import grpc
 from google.protobuf.message import Message
 
 from services.chassis.etcd.errors import (
-    ELSEWHERE,
     EtcdError,
     EtcdUnavailableError,
     is_stale_token,
+    may_answer_elsewhere,
     translated,
     was_never_sent,
 )
@@ -143,7 +143,7 @@ class Connection:
                 return await self._call_as_user(endpoint, method, request, (deadline - time.monotonic()) / left)
             except grpc.aio.AioRpcError as error:
                 self.noticed(error, endpoint)
-                may_go_on = error.code() in ELSEWHERE and (method.repeatable or was_never_sent(error))
+                may_go_on = may_answer_elsewhere(error) and (method.repeatable or was_never_sent(error))
                 if left == 1 or not may_go_on:
                     raise translated(error, endpoint) from None
         raise AssertionError("unreachable")
@@ -169,7 +169,7 @@ class Connection:
 
     def noticed(self, error: grpc.aio.AioRpcError, endpoint: str) -> None:
         """Learn from a failed call: leave an endpoint that does not answer, forget a token that no longer counts."""
-        if error.code() in ELSEWHERE:
+        if may_answer_elsewhere(error):
             self.leave(endpoint)
         elif is_stale_token(error):
             self.forget_token()

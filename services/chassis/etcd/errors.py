@@ -21,8 +21,16 @@ class CompactedError(EtcdError):
     """The history asked for is gone: compacted, or that of another store. List again."""
 
 
-ELSEWHERE = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED})  # another endpoint may answer
+_ELSEWHERE = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED})
+_CUT_OFF = "Internal error from Core"  # grpc.aio's own words for a message that its connection no longer took
 _STALE_TOKEN = ("user name is empty", "revision of auth store is old", "invalid auth token")
+
+
+def may_answer_elsewhere(error: grpc.aio.AioRpcError) -> bool:
+    """Whether it is this endpoint that failed, not the call."""
+    if error.code() is grpc.StatusCode.INTERNAL:
+        return _CUT_OFF in (error.details() or "")
+    return error.code() in _ELSEWHERE
 
 
 def was_never_sent(error: grpc.aio.AioRpcError) -> bool:
@@ -42,6 +50,6 @@ def translated(error: grpc.aio.AioRpcError, endpoint: str) -> EtcdError:
         return LeaseLostError(f"etcd at {endpoint}: {details}")
     if "has been compacted" in details:
         return CompactedError(f"etcd at {endpoint}: {details}")
-    if error.code() in ELSEWHERE:
+    if may_answer_elsewhere(error):
         return EtcdUnavailableError(f"etcd at {endpoint} did not answer: {details}")
     return EtcdError(f"etcd at {endpoint}: {error.code().name} {details}")
