@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol, cast
 from numpy.typing import NDArray
 
 from services.core.signature import Signature
+from services.runtime.backends.folders import Folder
 
 Arrays = Mapping[str, NDArray]
 
@@ -32,7 +33,7 @@ class Backend(Protocol):
     """One loaded model. Not thread-safe: one batch after the other."""
 
     def load(self, artifact: Path, options: Options) -> Signature:
-        """Load the artifact's file. Raises BadArtifactError."""
+        """Load the artifact's file; of one that is a folder this is its mark. Raises BadArtifactError."""
 
     def run(self, inputs: Arrays) -> dict[str, NDArray]:
         """Every output of one batch. Inputs are read-only and match the signature; raises whatever the model raises."""
@@ -53,7 +54,8 @@ class Kind(NamedTuple):
 
     module: str
     needs: str
-    suffixes: tuple[str, ...]
+    suffixes: tuple[str, ...] = ()
+    folder: Folder | None = None  # where an artifact is a folder: its mark is then what detection gives as the file
 
 
 KINDS: dict[str, Kind] = {

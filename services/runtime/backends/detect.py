@@ -30,18 +30,20 @@ _MAGIC = (
 )
 _PICKLED = {"a pickle", "gzip data", "bzip2 data", "xz data", "lz4 data", "zlib data"}
 _SAVE_AGAIN = "save it again with Booster.save_model('model.ubj') or XGBClassifier.save_model('model.json')"
+_WEAK_SUFFIXES = (".json", ".txt", ".py")  # of much that lies beside a model
 
 
 class Found(NamedTuple):
     framework: str
-    file: Path
+    file: Path  # of an artifact that is a folder: its mark
 
 
 def detect(folder: Path, framework: str | None = None) -> Found:
-    """The model file in a version's folder, of `framework` when it is given.
+    """The model file in a version's folder, of `framework` when it is given; of a model that is a folder its mark.
 
-    Raises BadArtifactError when there is none or several, when its first bytes belong to something else, or when
-    the framework is not installed.
+    What lies beside a mark is that model's own, unless another framework's model.* is there too. Raises
+    BadArtifactError when there is none or several, when its first bytes belong to something else, or when the
+    framework is not installed.
     """
     files = sorted(entry for entry in folder.iterdir() if entry.is_file())
     allowed = (framework,) if framework else tuple(KINDS)
@@ -52,9 +54,13 @@ def detect(folder: Path, framework: str | None = None) -> Found:
         found = [each for each in found if each.file.stem == "model"] or found
     if any(each.file.suffix == ".skops" for each in found):  # the same without code of its own
         found = [each for each in found if each.file.suffix not in _PICKLE_SUFFIXES]
+    marked = _marked(folder, allowed)
+    if marked:
+        found = marked + [e for e in found if e.file.stem == "model" and e.file.suffix not in _WEAK_SUFFIXES]
     if len(found) != 1:
-        raise BadArtifactError(_not_one(files, found, allowed))
-    _check_content(found[0])
+        raise BadArtifactError(_not_one(folder, found, allowed))
+    if not marked:
+        _check_content(found[0])
     if not is_installed(found[0].framework):
         needs = KINDS[found[0].framework].needs
         raise BadArtifactError(f"{found[0].file.name} needs {needs}, which this pod has not installed")
@@ -93,6 +99,13 @@ def _by_content(found: list[Found]) -> list[Found]:
     return sure or [each for each in unsure if each.file.stem == "model"]
 
 
+def _marked(folder: Path, allowed: tuple[str, ...]) -> list[Found]:
+    """Models that are folders."""
+    kinds = [(name, KINDS[name].folder) for name in allowed]
+    marks = [(name, kind.find(folder)) for name, kind in kinds if kind is not None]
+    return [Found(name, mark) for name, mark in marks if mark is not None]
+
+
 def _has_lightgbm_fields(file: Path) -> bool:
     head = _head(file)
     return b'"learner"' not in head and any(
@@ -105,17 +118,20 @@ def _head(file: Path) -> bytes:
         return stream.read(_HEAD_BYTES)
 
 
-def _not_one(files: list[Path], found: list[Found], allowed: tuple[str, ...]) -> str:
+def _not_one(folder: Path, found: list[Found], allowed: tuple[str, ...]) -> str:
     if found:
-        return (
-            f"expected one model file, found {', '.join(each.file.name for each in found)}: name the right one model.*"
-        )
-    old = [file.name for file in files if file.suffix in _OLD_XGBOOST]
+        names = ", ".join(each.file.name for each in found)
+        if len({each.framework for each in found}) > 1 and any(KINDS[each.framework].folder for each in found):
+            return f"expected one model, found {names}: name the right framework in the model's spec"
+        return f"expected one model file, found {names}: name the right one model.*"
+    entries = sorted(folder.iterdir())
+    old = [entry.name for entry in entries if entry.suffix in _OLD_XGBOOST]
     if old:
         return f"{old[0]}: the old binary format of XGBoost is not loaded; {_SAVE_AGAIN}"
-    expected = ", ".join(f"*{suffix} ({name})" for name in allowed for suffix in KINDS[name].suffixes)
-    names = ", ".join(file.name for file in files[:_LISTED]) or "no file"
-    return f"expected one of {expected}; found {names}{' …' if len(files) > _LISTED else ''}"
+    expected = [f"*{suffix} ({name})" for name in allowed for suffix in KINDS[name].suffixes]
+    expected += [f"{kind.described} ({name})" for name in allowed if (kind := KINDS[name].folder)]
+    names = ", ".join(f"{entry.name}/" if entry.is_dir() else entry.name for entry in entries[:_LISTED]) or "no file"
+    return f"expected one of {', '.join(expected)}; found {names}{' …' if len(entries) > _LISTED else ''}"
 
 
 def _check_content(model: Found) -> None:

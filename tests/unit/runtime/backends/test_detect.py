@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from services.runtime import backends
-from services.runtime.backends import BadArtifactError
+from services.runtime.backends import KINDS, BadArtifactError, Kind
 from services.runtime.backends import detect as module
 from services.runtime.backends.detect import content, detect
+from services.runtime.backends.folders import CHECKPOINT, SAVED_MODEL
 
 HEADS = {
     "model.onnx": b"\x08\x09\x12",
@@ -141,3 +142,66 @@ def test_what_is_installed_is_known_without_importing_it() -> None:
 
 def test_content_of_unknown_data_is_unknown() -> None:
     assert content(b"\x08\x01") == "unknown data"
+
+
+@pytest.fixture
+def folders(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two frameworks whose artifacts are folders; what they need is always there."""
+    monkeypatch.setitem(KINDS, "graphs", Kind("none", "json", folder=SAVED_MODEL))
+    monkeypatch.setitem(KINDS, "texts", Kind("none", "json", folder=CHECKPOINT))
+
+
+def put_checkpoint(folder: Path) -> Path:
+    folder.mkdir(exist_ok=True)
+    put(folder, config__json=b'{"model_type": "bert"}', tokenizer__json=b"{}", model__safetensors=b"\x08\x00")
+    return folder
+
+
+@pytest.mark.parametrize("inside", ["", "model.savedmodel"])
+@pytest.mark.usefixtures("folders")
+def test_a_saved_model_is_where_its_graph_is(tmp_path: Path, inside: str) -> None:
+    (tmp_path / inside).mkdir(exist_ok=True)
+    put(tmp_path / inside, "saved_model.pb", fingerprint__pb=b"\x08", keras_metadata__json=b"{}")
+    put(tmp_path, readme__txt=b"notes")
+
+    assert detect(tmp_path) == ("graphs", tmp_path / inside / "saved_model.pb")
+    assert detect(tmp_path, "graphs") == ("graphs", tmp_path / inside / "saved_model.pb")
+
+
+@pytest.mark.parametrize("inside", ["", "checkpoint"])
+@pytest.mark.usefixtures("folders")
+def test_a_checkpoint_is_where_its_configuration_and_weights_are(tmp_path: Path, inside: str) -> None:
+    put_checkpoint(tmp_path / inside)
+
+    assert detect(tmp_path) == ("texts", tmp_path / inside / "config.json")
+
+
+@pytest.mark.usefixtures("folders")
+def test_a_configuration_without_weights_or_model_type_marks_no_checkpoint(tmp_path: Path) -> None:
+    (put_checkpoint(tmp_path / "a") / "model.safetensors").unlink()
+    put(put_checkpoint(tmp_path / "b"), config__json=b'{"vocab_size": 3}')
+    put(put_checkpoint(tmp_path / "c"), config__json=b"model_type")
+
+    with pytest.raises(BadArtifactError, match=r"expected one of a checkpoint: config\.json .*; found a/, b/, c/$"):
+        detect(tmp_path, "texts")
+
+
+@pytest.mark.usefixtures("folders")
+def test_two_checkpoints_are_not_chosen_from(tmp_path: Path) -> None:
+    put_checkpoint(tmp_path / "a")
+    put_checkpoint(tmp_path / "b")
+
+    with pytest.raises(BadArtifactError, match=r"a checkpoint.*; found a/, b/$"):
+        detect(tmp_path)
+
+
+@pytest.mark.usefixtures("folders")
+def test_beside_a_folder_only_a_file_named_model_is_another_model(tmp_path: Path) -> None:
+    put(put_checkpoint(tmp_path), "model.json", "optimizer.onnx", "model.py")
+    assert detect(tmp_path).framework == "texts"
+
+    put(tmp_path, "model.onnx")
+    with pytest.raises(BadArtifactError, match=r"found config\.json, model\.onnx: name the right framework"):
+        detect(tmp_path)
+    assert detect(tmp_path, "texts").framework == "texts"
+    assert detect(tmp_path, "onnx").file.name == "model.onnx"
