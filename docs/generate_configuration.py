@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from services.batcher.config import BatcherConfig
 from services.chassis.config import ServiceConfig
 from services.core import batching_spec
+from services.core.declared import DeclaredSignature, DeclaredTensor
 from services.core.feature_spec import Column, FeatureViewSpec
 from services.core.model_spec import Access, FeatureUse, Limits, ModelSpec, Placement, VersionPolicy
 from services.core.route_spec import Canary, Fallback, Match, RouteSpec
@@ -47,6 +48,8 @@ KEYS: dict[str, tuple[type[BaseModel], ...]] = {
         batching_spec.Oldest,
         batching_spec.ControlInput,
         batching_spec.SequenceState,
+        DeclaredSignature,
+        DeclaredTensor,
         Limits,
         FeatureUse,
         Access,

@@ -6,6 +6,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, ValidationError, model_validator
 
 from services.core.batching_spec import Batching
+from services.core.declared import DeclaredSignature
 from services.core.names import KeySource, ModelName, Version, version_order
 from services.core.spec import Spec, explain
 
@@ -80,6 +81,7 @@ class ModelSpec(Spec):
     trusted: bool = False  # pickles and Python files run code when loaded: only with the operator's word
     outputs: tuple[str, ...] = ()  # to give besides the usual ones, where the framework can: docs/frameworks.md
     doubles: bool = False  # rows come and scores go as FP64 (scikit-learn, LightGBM)
+    signature: DeclaredSignature | None = None  # for artifacts that do not tell what they take and give
     count: int = Field(default=1, ge=1, le=64)  # worker processes of a version in a pod
     batching: Batching = Batching()
     limits: Limits = Limits()
@@ -120,11 +122,14 @@ class ModelSpec(Spec):
         return max(1, min(16 * self.batching.max_batch_size, self.batching.max_queue_size))
 
 
+_WHOLE = {"version_policy", "signature"}  # overridden as a whole: one of three, and an order of names
+
+
 def _merge(base: dict[str, Any], override: dict[str, Any]) -> dict[str, Any]:
     merged = dict(base)
     for key, value in override.items():
         below = merged.get(key)
-        if isinstance(below, dict) and isinstance(value, dict) and key != "version_policy":  # one of three: whole
+        if isinstance(below, dict) and isinstance(value, dict) and key not in _WHOLE:
             merged[key] = _merge(below, value)
         else:
             merged[key] = value

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from services.core.batching_spec import ControlInput, Padding, SequenceState
+from services.core.declared import DeclaredSignature
 from services.core.model_spec import ModelSpec
 from services.runtime.supervisor import Bounds, Supervisor
 from services.runtime.wanted import Progress
@@ -21,6 +22,7 @@ class Plan(NamedTuple):
     trusted: bool
     outputs: tuple[str, ...] = ()
     doubles: bool = False
+    declared: DeclaredSignature | None = None
     pad_to: Padding | None = None
     states: tuple[SequenceState, ...] = ()
     controls: tuple[ControlInput, ...] = ()

@@ -66,7 +66,7 @@ class HeldVersion:
             needs = states_and_controls(spec.batching.sequence_batching)
             plan = Plan(
                 *self.identity, fetched.digest, fetched.found.framework, file, spec.trusted,
-                spec.outputs, spec.doubles, pad_to, *needs,
+                spec.outputs, spec.doubles, spec.signature, pad_to, *needs,
             )  # fmt: skip
             self._advance(plan, spec)
         elif self.current is not None:

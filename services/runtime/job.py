@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from services.core.batching_spec import ControlInput, Padding, SequenceState
+from services.core.declared import DeclaredSignature
 from services.core.names import ModelName, Version
 from services.core.spec import Spec
 
@@ -20,6 +21,7 @@ class Job(Spec):
     trusted: bool = False
     outputs: tuple[str, ...] = ()  # besides the usual ones
     doubles: bool = False
+    declared: DeclaredSignature | None = None  # what the operator says that it takes and gives
     threads: int = 1
     max_batch_size: int = 1  # rows of the larger warm-up
     pad_to: Padding | None = None

@@ -207,6 +207,7 @@ class VersionManager:
         job = Job(
             id=identity, model=plan.model, version=plan.version, digest=plan.digest, framework=plan.framework,
             file=plan.file, trusted=plan.trusted, outputs=plan.outputs, doubles=plan.doubles,
+            declared=plan.declared,
             socket=config.run_dir.absolute() / f"{identity}.sock",
             threads=config.worker_threads, max_batch_size=max(1, spec.batching.max_batch_size),
             pad_to=plan.pad_to, states=plan.states, controls=plan.controls, quiet_s=config.quiet_s,

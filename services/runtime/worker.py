@@ -22,6 +22,7 @@ from services.core.padding import BadPaddingError
 from services.core.signature import Signature
 from services.runtime import report
 from services.runtime.backends import Backend, BadArtifactError, Options, backend_for
+from services.runtime.declaration import agreed
 from services.runtime.executor import Executor
 from services.runtime.faults import describe
 from services.runtime.job import Job
@@ -63,7 +64,8 @@ def load(job: Job) -> tuple[Backend, Signature, str]:
     """The backend with its model warm, its signature, and why it does not batch though its artifact says so."""
     began = time.monotonic()
     backend = backend_for(job.framework)
-    signature = backend.load(job.file, Options(job.trusted, job.threads, job.outputs, job.doubles))
+    options = Options(job.trusted, job.threads, job.outputs, job.doubles, job.declared)
+    signature = agreed(backend.load(job.file, options), job.declared)
     loaded_s = time.monotonic() - began
     signature, note = fitted(signature, job.states, job.controls)
     found = Checked(signature, note, 1) if note else checked(backend.run, signature, job.pad_to)

@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol, cast
 
 from numpy.typing import NDArray
 
+from services.core.declared import DeclaredSignature
 from services.core.signature import Signature
 from services.runtime.backends.folders import Folder
 
@@ -27,6 +28,7 @@ class Options:
     threads: int = 1  # of one batch
     outputs: tuple[str, ...] = ()  # to give besides the usual ones: what a backend can, its module says
     doubles: bool = False  # rows come and scores go as FP64, where the framework computes in that
+    declared: DeclaredSignature | None = None  # what the operator says that the artifact takes and gives
 
 
 class Backend(Protocol):
