@@ -66,7 +66,7 @@ class Access(Spec):
     explicit_versions: bool = True  # may a caller name a version or label?
 
 
-Framework = Literal["onnx", "sklearn", "xgboost", "lightgbm", "python"]
+Framework = Literal["onnx", "sklearn", "xgboost", "lightgbm", "tensorflow", "python"]
 
 
 class ModelSpec(Spec):

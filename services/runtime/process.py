@@ -29,12 +29,13 @@ _THREAD_COUNTS = (
     "VECLIB_MAXIMUM_THREADS",
     "NUMEXPR_NUM_THREADS",
 )
+_QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2"}  # where the operator says nothing else: errors only
 
 
 def environment(environ: Mapping[str, str], threads: int) -> dict[str, str]:
     """What a worker inherits: thread counts bounded before a framework reads them, none of the mesh's own settings."""
     kept = {name: value for name, value in environ.items() if not name.startswith("TURNOUT_")}
-    return kept | dict.fromkeys(_THREAD_COUNTS, str(threads)) | {"PYTHONUNBUFFERED": "1"}
+    return _QUIET | kept | dict.fromkeys(_THREAD_COUNTS, str(threads)) | {"PYTHONUNBUFFERED": "1"}
 
 
 class WorkerProcess:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from services.core.declared import DeclaredSignature
 from services.core.signature import Signature
-from services.runtime.backends.folders import Folder
+from services.runtime.backends.folders import SAVED_MODEL, Folder
 
 Arrays = Mapping[str, NDArray]
 
@@ -65,6 +65,7 @@ KINDS: dict[str, Kind] = {
     "sklearn": Kind("services.runtime.backends.sklearn", "sklearn", (".skops", ".joblib", ".pkl")),
     "xgboost": Kind("services.runtime.backends.xgboost", "xgboost", (".json", ".ubj")),
     "lightgbm": Kind("services.runtime.backends.lightgbm", "lightgbm", (".txt", ".json")),
+    "tensorflow": Kind("services.runtime.backends.tensorflow", "tensorflow", folder=SAVED_MODEL),
     "python": Kind("services.runtime.backends.python", "packaging", (".py",)),
 }
 

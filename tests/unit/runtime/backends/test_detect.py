@@ -146,9 +146,9 @@ def test_content_of_unknown_data_is_unknown() -> None:
 
 @pytest.fixture
 def folders(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two frameworks whose artifacts are folders; what they need is always there."""
-    monkeypatch.setitem(KINDS, "graphs", Kind("none", "json", folder=SAVED_MODEL))
-    monkeypatch.setitem(KINDS, "texts", Kind("none", "json", folder=CHECKPOINT))
+    """Frameworks whose artifacts are folders, as if they were installed."""
+    monkeypatch.setitem(KINDS, "tensorflow", Kind("none", "json", folder=SAVED_MODEL))
+    monkeypatch.setitem(KINDS, "transformers", Kind("none", "json", folder=CHECKPOINT))
 
 
 def put_checkpoint(folder: Path) -> Path:
@@ -164,8 +164,8 @@ def test_a_saved_model_is_where_its_graph_is(tmp_path: Path, inside: str) -> Non
     put(tmp_path / inside, "saved_model.pb", fingerprint__pb=b"\x08", keras_metadata__json=b"{}")
     put(tmp_path, readme__txt=b"notes")
 
-    assert detect(tmp_path) == ("graphs", tmp_path / inside / "saved_model.pb")
-    assert detect(tmp_path, "graphs") == ("graphs", tmp_path / inside / "saved_model.pb")
+    assert detect(tmp_path) == ("tensorflow", tmp_path / inside / "saved_model.pb")
+    assert detect(tmp_path, "tensorflow") == ("tensorflow", tmp_path / inside / "saved_model.pb")
 
 
 @pytest.mark.parametrize("inside", ["", "checkpoint"])
@@ -173,7 +173,7 @@ def test_a_saved_model_is_where_its_graph_is(tmp_path: Path, inside: str) -> Non
 def test_a_checkpoint_is_where_its_configuration_and_weights_are(tmp_path: Path, inside: str) -> None:
     put_checkpoint(tmp_path / inside)
 
-    assert detect(tmp_path) == ("texts", tmp_path / inside / "config.json")
+    assert detect(tmp_path) == ("transformers", tmp_path / inside / "config.json")
 
 
 @pytest.mark.usefixtures("folders")
@@ -183,7 +183,7 @@ def test_a_configuration_without_weights_or_model_type_marks_no_checkpoint(tmp_p
     put(put_checkpoint(tmp_path / "c"), config__json=b"model_type")
 
     with pytest.raises(BadArtifactError, match=r"expected one of a checkpoint: config\.json .*; found a/, b/, c/$"):
-        detect(tmp_path, "texts")
+        detect(tmp_path, "transformers")
 
 
 @pytest.mark.usefixtures("folders")
@@ -198,10 +198,10 @@ def test_two_checkpoints_are_not_chosen_from(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("folders")
 def test_beside_a_folder_only_a_file_named_model_is_another_model(tmp_path: Path) -> None:
     put(put_checkpoint(tmp_path), "model.json", "optimizer.onnx", "model.py")
-    assert detect(tmp_path).framework == "texts"
+    assert detect(tmp_path).framework == "transformers"
 
     put(tmp_path, "model.onnx")
     with pytest.raises(BadArtifactError, match=r"found config\.json, model\.onnx: name the right framework"):
         detect(tmp_path)
-    assert detect(tmp_path, "texts").framework == "texts"
+    assert detect(tmp_path, "transformers").framework == "transformers"
     assert detect(tmp_path, "onnx").file.name == "model.onnx"
