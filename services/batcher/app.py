@@ -15,7 +15,7 @@ from services.batcher.models import Models
 from services.batcher.servicer import CallerLinks
 from services.batcher.serving import Endpoints, Serving
 from services.chassis.app import App
-from services.chassis.arena import Arenas
+from services.chassis.arena.arenas import Arenas
 from services.chassis.etcd import Mirror
 from services.chassis.link import LinkServer, listen
 from services.core import keys

@@ -7,7 +7,7 @@ import structlog
 
 from services.batcher.batcher import Batcher
 from services.batcher.worker import Worker, WorkerFacts
-from services.chassis.arena import Arenas
+from services.chassis.arena.arenas import Arenas
 from services.chassis.link import Link, LinkClient
 from services.chassis.wire import signature_from_proto
 from services.core.batching_spec import Padding, SequenceBatching

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import structlog
 
-from services.chassis.arena import Arenas
+from services.chassis.arena.arenas import Arenas
 from services.chassis.etcd import Change
 from services.chassis.link import Link, LinkClient, is_unix
 from services.chassis.quick_reply import AnyReply, ReplyReader

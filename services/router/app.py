@@ -12,7 +12,7 @@ from grpc_reflection.v1alpha import reflection
 
 from inference import grpc_service_pb2_grpc
 from services.chassis.app import App, release
-from services.chassis.arena import Arenas
+from services.chassis.arena.arenas import Arenas
 from services.chassis.front import NativeFront, open_front
 from services.chassis.grpc_server import grpc_server
 from services.router.catalogue import Catalogue

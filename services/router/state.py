@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 import structlog
 
 from services.chassis.app import App
-from services.chassis.arena import Arenas
+from services.chassis.arena.arenas import Arenas
 from services.chassis.etcd import Change, Mirror
 from services.chassis.etcd.errors import EtcdError
 from services.chassis.peers import Peers

@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from services.chassis.arena import Arenas, Borrower, Lender
+from services.chassis.arena import Borrower, Lender
+from services.chassis.arena.arenas import Arenas
 from turnout.v1 import link_pb2 as pb
 from turnout.v1 import tensor_pb2
 

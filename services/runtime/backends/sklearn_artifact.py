@@ -7,6 +7,7 @@ from typing import Any
 import joblib
 
 from services.runtime.backends import BadArtifactError, Options
+from services.runtime.backends.imports import hidden
 
 _TRUSTED_PACKAGES = ("sklearn.", "numpy.")
 _LISTED = 8
@@ -34,7 +35,8 @@ def _read_pickle(artifact: Path, options: Options) -> Any:
 
 
 def _read_skops(artifact: Path) -> Any:
-    import skops.io  # noqa: PLC0415 - takes as long to import as scikit-learn itself: only where it is needed
+    with hidden("torch", "pytest"):  # it imports every module of scikit-learn, and they what they could work with
+        import skops.io  # noqa: PLC0415 - takes as long to import as scikit-learn itself: only where it is needed
 
     try:
         named = skops.io.get_untrusted_types(file=artifact)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from services.chassis.arena import Arenas, Lender
+from services.chassis.arena import Lender
+from services.chassis.arena.arenas import Arenas
 from services.core.errors import INTERNAL
 from tests.support.batching import ints
 from tests.support.puppet_pod import PuppetPod

@@ -9,7 +9,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from services.chassis.arena import Arenas, Borrower
+from services.chassis.arena import Borrower
+from services.chassis.arena.arenas import Arenas
 from services.chassis.link import Link, LinkClient, listen
 from turnout.v1 import link_pb2 as pb
 from turnout.v1 import link_pb2_grpc, tensor_pb2

@@ -9,7 +9,7 @@ import pytest
 from services.batcher.batcher import Batcher
 from services.batcher.instances import Instances
 from services.batcher.worker import Worker, WorkerFacts
-from services.chassis.arena import Arenas
+from services.chassis.arena.arenas import Arenas
 from services.chassis.link import Link
 from services.chassis.wire import signature_to_proto
 from tests.support.batching import ECHO, NAME, Bench, FakeLink

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from services.chassis.arena import Arenas, BlockError, decode_block
+from services.chassis.arena import BlockError, decode_block
+from services.chassis.arena.arenas import Arenas
 from tests.support.lending import MIB, Pair
 
 
