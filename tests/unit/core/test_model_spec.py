@@ -1,9 +1,12 @@
+from typing import get_args
+
 import pytest
 
 from services.core.batching_spec import Batching
-from services.core.model_spec import Access, FeatureUse, Limits, ModelSpec, Placement, VersionPolicy
+from services.core.model_spec import Access, FeatureUse, Framework, Limits, ModelSpec, Placement, VersionPolicy
 from services.core.spec import BadValueError
 
+FRAMEWORKS = get_args(Framework)
 NO_VERSION = " is no version: a decimal number without leading zeros, at most 18 digits"
 NO_NAME = " is no name: letters, digits, '.', '_' and '-', at most 128, the first a letter or digit"
 NO_SOURCE = " names no source of a key: give NAME (a request parameter), header:NAME or input:NAME"
@@ -53,8 +56,8 @@ def test_an_operators_value_is_read_as_written() -> None:
         ('{"default_version": 1}', "default_version: Input should be a valid string"),
         ('{"keep_previous": -1}', "keep_previous: Input should be greater than or equal to 0"),
         (
-            '{"framework": "tensorflow"}',
-            "framework: Input should be 'onnx', 'sklearn', 'xgboost', 'lightgbm' or 'python'",
+            '{"framework": "caffe"}',
+            f"framework: Input should be {', '.join(map(repr, FRAMEWORKS[:-1]))} or {FRAMEWORKS[-1]!r}",
         ),
         ('{"count": 0}', "count: Input should be greater than or equal to 1"),
         ('{"idempotent": "yes"}', "idempotent: Input should be a valid boolean"),
