@@ -19,7 +19,7 @@ from services.chassis.config import ServiceConfig
 from services.core import batching_spec
 from services.core.declared import DeclaredSignature, DeclaredTensor
 from services.core.feature_spec import Column, FeatureViewSpec
-from services.core.model_spec import Access, FeatureUse, Limits, ModelSpec, Placement, VersionPolicy
+from services.core.model_spec import Access, FeatureUse, Limits, ModelSpec, Placement, VersionPolicy, WarmUp
 from services.core.route_spec import Canary, Fallback, Match, RouteSpec
 from services.feature_proxy.config import FeatureProxyConfig
 from services.router.config import RouterConfig
@@ -50,6 +50,7 @@ KEYS: dict[str, tuple[type[BaseModel], ...]] = {
         batching_spec.SequenceState,
         DeclaredSignature,
         DeclaredTensor,
+        WarmUp,
         Limits,
         FeatureUse,
         Access,

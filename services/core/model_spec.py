@@ -49,6 +49,21 @@ class Limits(Spec):
     max_restarts: int = Field(default=8, ge=0)  # in a row, without a healthy minute between, before giving up
 
 
+class WarmUp(Spec):
+    """What a version runs before it is ready."""
+
+    file: str | None = None  # recorded requests in its folder; None = warmup.recorded or warmup.recorded.gz if there
+    sizes: tuple[int, ...] = ()  # rows; () = 1, each preferred_batch_size and max_batch_size
+    max_requests: int = Field(default=1000, ge=0, le=100_000)  # recorded, or of the model's own examples
+    max_ms: int = Field(default=10_000, ge=0, le=600_000)  # nothing more is begun after it
+
+    @model_validator(mode="after")
+    def _inside(self) -> Self:
+        if self.file is not None and (self.file.startswith("/") or ".." in self.file.split("/")):
+            raise ValueError(f"file {self.file!r} is not inside the version's folder")
+        return self
+
+
 class FeatureUse(Spec):
     """One input filled from a feature view: its columns, in order, joined along the last axis."""
 
@@ -84,6 +99,7 @@ class ModelSpec(Spec):
     signature: DeclaredSignature | None = None  # for artifacts that do not tell what they take and give
     count: int = Field(default=1, ge=1, le=64)  # worker processes of a version in a pod
     batching: Batching = Batching()
+    warm_up: WarmUp = WarmUp()  # what a version runs before it is ready
     limits: Limits = Limits()
     default_deadline_ms: int = Field(default=30_000, ge=1, le=3_600_000)
     idempotent: bool = True  # may a request run again when a worker died with it?
@@ -98,6 +114,9 @@ class ModelSpec(Spec):
         for name in inputs:
             if inputs.count(name) > 1:
                 raise ValueError(f"features: input {name!r} is filled twice")
+        for size in self.warm_up.sizes:
+            if not 1 <= size <= max(1, self.batching.max_batch_size):
+                raise ValueError(f"warm_up.sizes: {size} is not within 1 to max_batch_size")
         for version in self.versions:
             try:
                 self.for_version(version)
@@ -114,6 +133,11 @@ class ModelSpec(Spec):
             raise ValueError(f"versions.{version}: cannot override versions")
         merged = _merge(self.model_dump(mode="json", exclude={"versions"}, exclude_unset=True), override)
         return ModelSpec.model_validate_json(json.dumps(merged), strict=True)
+
+    def warm_up_sizes(self) -> tuple[int, ...]:
+        """Rows of the batches that a version runs before it is ready, ascending."""
+        most = max(1, self.batching.max_batch_size)
+        return tuple(sorted(set(self.warm_up.sizes or (1, *self.batching.preferred_batch_size, most))))
 
     def max_request_rows(self) -> int:
         """Rows a request may have; larger than max_batch_size is cut and rejoined."""

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from services.core.batching_spec import ControlInput, Padding, SequenceState
 from services.core.declared import DeclaredSignature
+from services.core.model_spec import WarmUp
 from services.core.names import ModelName, Version
 from services.core.spec import Spec
 
@@ -23,7 +24,8 @@ class Job(Spec):
     doubles: bool = False
     declared: DeclaredSignature | None = None  # what the operator says that it takes and gives
     threads: int = 1
-    max_batch_size: int = 1  # rows of the larger warm-up
+    warm_up: WarmUp = WarmUp()
+    warm_up_sizes: tuple[int, ...] = (1,)  # rows
     pad_to: Padding | None = None
     states: tuple[SequenceState, ...] = ()  # what sequences keep between their runs
     controls: tuple[ControlInput, ...] = ()  # what the batcher tells the model of them
@@ -33,3 +35,14 @@ class Job(Spec):
     parent: int = 0  # process id of the supervisor
     reports_fd: int = -1  # socket: reports go out, its end means that the supervisor is gone
     stamp_fd: int = -1  # memory file: when the batch in progress began
+
+    @property
+    def folder(self) -> Path:
+        """Of the version: it holds the artifact and what lies beside it."""
+        return next((place for place in (self.file, *self.file.parents) if place.name == self.digest), self.file.parent)
+
+    @property
+    def filled_inputs(self) -> frozenset[str]:
+        """Inputs of the model that no request has: the mesh fills them in."""
+        names = {control.name for control in self.controls} | {state.input_name for state in self.states}
+        return frozenset(names | (self.pad_to.told() if self.pad_to is not None else set()))

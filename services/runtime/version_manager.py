@@ -209,7 +209,7 @@ class VersionManager:
             file=plan.file, trusted=plan.trusted, outputs=plan.outputs, doubles=plan.doubles,
             declared=plan.declared,
             socket=config.run_dir.absolute() / f"{identity}.sock",
-            threads=config.worker_threads, max_batch_size=max(1, spec.batching.max_batch_size),
+            threads=config.worker_threads, warm_up=spec.warm_up, warm_up_sizes=spec.warm_up_sizes(),
             pad_to=plan.pad_to, states=plan.states, controls=plan.controls, quiet_s=config.quiet_s,
             log_level=config.log_level,
         )  # fmt: skip

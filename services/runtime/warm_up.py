@@ -1,6 +1,7 @@
 """A model runs on synthetic rows before it is said to be ready, and batches only once that is known to be harmless."""
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -9,6 +10,9 @@ from numpy.typing import NDArray
 
 from services.core.batching_spec import Padding
 from services.core.signature import Signature
+from services.runtime.backends import Arrays
+from services.runtime.examples import repeated, row_bytes, two_rows
+from services.runtime.faults import describe
 from services.runtime.synthetic import synthetic, synthetic_inputs
 
 Run = Callable[[Mapping[str, NDArray]], dict[str, NDArray]]
@@ -20,39 +24,110 @@ _FREE = (3, 1, 32, 224)
 
 
 class Checked(NamedTuple):
-    """What synthetic rows told of a model."""
+    """What examples, or synthetic rows, told of a model."""
 
     signature: Signature  # it batches only if rows 1 and 2 together give what each gives alone
     note: str  # why it does not, though its artifact says so
     free: int  # size of free dimensions at which it runs
 
 
-def warm_up(run: Run, checked: Checked, largest: int, padding: Padding | None = None) -> None:
-    """Run one row, then `largest` rows (fewer where they would take too much memory). Raises what the model raises.
+class Warmed(NamedTuple):
+    """What ran: batches of these sizes, and examples as they are; how many of those raised, and what the first."""
 
-    With lengths to fill up to, the `largest` rows have the longest.
+    sizes: list[int]
+    requests: int = 0
+    raised: int = 0
+    reason: str = ""
+
+
+def warm_up(
+    run: Run,
+    checked: Checked,
+    sizes: Sequence[int],
+    padding: Padding | None = None,
+    examples: Sequence[Arrays] = (),
+    most_s: float = 10.0,
+) -> Warmed:
+    """Run each of `sizes` rows (fewer where they would take too much memory), then every example, for `most_s` at most.
+
+    Where there are examples their rows make the sizes up, else synthetic ones do. With lengths to fill up to, all but
+    the first size have the longest. Raises what the model raises on synthetic rows.
     """
+    until_s = time.monotonic() + most_s
+    ran = []
+    signature = checked.signature
+    usable = examples if padding is None else ()
+    for position, rows in enumerate(sizes if signature.batches else sizes[:1]):
+        if time.monotonic() >= until_s or (usable and not signature.batches):
+            break
+        inputs = _repeated(usable[0], rows) if usable else _made_up(checked, rows, padding, is_first=not position)
+        run(inputs)
+        ran.append(_rows_of(signature, inputs))
+    most_rows = max(sizes, default=1) if signature.batches else None
+    return _run_each(run, examples, most_rows, until_s, ran)
+
+
+def _run_each(run: Run, examples: Sequence[Arrays], most_rows: int | None, until_s: float, sizes: list[int]) -> Warmed:
+    count = raised = 0
+    reason = ""
+    for example in examples:
+        if time.monotonic() >= until_s:
+            break
+        try:
+            run({name: array[:most_rows] for name, array in example.items()} if most_rows else example)
+        except Exception as error:  # noqa: BLE001 - what one caller once sent may be refused
+            raised, reason = raised + 1, reason or describe(error)
+        else:
+            count += 1
+    return Warmed(sizes, count, raised, reason)
+
+
+def _repeated(example: Arrays, rows: int) -> dict[str, NDArray]:
+    return repeated(example, max(1, min(rows, _MAX_WARM_UP_BYTES // max(1, row_bytes(example)))))
+
+
+def _made_up(checked: Checked, rows: int, padding: Padding | None, *, is_first: bool) -> dict[str, NDArray]:
     signature, free = checked.signature, checked.free
-    run(synthetic_inputs(signature, 1 if signature.batches else None, 0, free, padding))
-    if signature.batches:
-        longest = padding.sizes[-1] if padding is not None and padding.sizes else free
-        run(synthetic_inputs(signature, _bounded(signature, largest, longest), 0, longest, padding))
+    if not signature.batches:
+        return synthetic_inputs(signature, None, 0, free, padding)
+    longest = padding.sizes[-1] if padding is not None and padding.sizes and not is_first else free
+    return synthetic_inputs(signature, _bounded(signature, rows, longest), 0, longest, padding)
 
 
-def checked(run: Run, signature: Signature, padding: Padding | None = None) -> Checked:
-    """The signature, batching only if rows 1 and 2 together give what each gives alone; else the reason it does not."""
+def _rows_of(signature: Signature, inputs: Mapping[str, NDArray]) -> int:
+    return len(next(iter(inputs.values()))) if signature.batches and inputs else 1
+
+
+def checked(run: Run, signature: Signature, padding: Padding | None = None, examples: Sequence[Arrays] = ()) -> Checked:
+    """The signature, batching only if rows 1 and 2 together give what each gives alone; else the reason it does not.
+
+    The rows are two of `examples` that differ, or made up where there are none.
+    """
     if not signature.batches:
         return Checked(signature, "", 1)
     reason = ""
+    pair = two_rows(signature, examples) if padding is None else None
+    if pair is not None:
+        try:
+            return _judged(signature, _difference(run, signature, pair), _FREE[1])
+        except Exception as error:  # noqa: BLE001 - whatever the model raises, it runs unbatched then
+            reason = _raised("examples", error)
     is_free = any(-1 in spec.shape[1:] for spec in signature.inputs)
     for free in _FREE if is_free else _FREE[1:2]:
+        first, second = (synthetic_inputs(signature, 1, fill, free, padding) for fill in (0, 1))
         try:
-            difference = _difference(run, signature, free, padding)
-        except Exception as error:  # noqa: BLE001 - whatever the model raises, it runs unbatched then
-            reason = reason or f"it raised on synthetic rows: {type(error).__name__}: {error}"[:300]
-            continue
-        return Checked(replace(signature, batches=False) if difference else signature, difference, free)
-    return Checked(replace(signature, batches=False), reason, 1)
+            return _judged(signature, _difference(run, signature, (first, second)), free)
+        except Exception as error:  # noqa: BLE001 - as above
+            reason = reason or _raised("synthetic rows", error)
+    return _judged(signature, reason, 1)
+
+
+def _judged(signature: Signature, note: str, free: int) -> Checked:
+    return Checked(replace(signature, batches=False) if note else signature, note, free)
+
+
+def _raised(on: str, error: Exception) -> str:
+    return f"it raised on {on}: {type(error).__name__}: {error}"[:300]
 
 
 def _bounded(signature: Signature, largest: int, free: int) -> int:
@@ -60,9 +135,8 @@ def _bounded(signature: Signature, largest: int, free: int) -> int:
     return max(1, min(largest, _MAX_WARM_UP_BYTES // max(1, row_bytes)))
 
 
-def _difference(run: Run, signature: Signature, free: int, padding: Padding | None) -> str:
+def _difference(run: Run, signature: Signature, alone: tuple[Arrays, Arrays]) -> str:
     """What two rows together give that they do not give alone; empty = nothing. Raises what the model raises."""
-    alone = [synthetic_inputs(signature, 1, fill, free, padding) for fill in (0, 1)]
     together = {spec.name: np.concatenate([row[spec.name] for row in alone]) for spec in signature.inputs}
     singles = [run(row) for row in alone]
     for name, answer in run(together).items():

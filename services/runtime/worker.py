@@ -24,6 +24,7 @@ from services.runtime import report
 from services.runtime.backends import Backend, BadArtifactError, Options, backend_for
 from services.runtime.backends.imports import UNUSED, hidden
 from services.runtime.declaration import agreed
+from services.runtime.examples import Examples, of_backend
 from services.runtime.executor import Executor
 from services.runtime.faults import describe
 from services.runtime.job import Job
@@ -71,20 +72,34 @@ def load(job: Job) -> tuple[Backend, Signature, str]:
     signature = agreed(backend.load(job.file, options), job.declared)
     loaded_s = time.monotonic() - began
     signature, note = fitted(signature, job.states, job.controls)
-    found = Checked(signature, note, 1) if note else checked(backend.run, signature, job.pad_to)
+    examples = of_backend(backend, signature, job.warm_up.max_requests)
+    found = Checked(signature, note, 1) if note else checked(backend.run, signature, job.pad_to, examples.fitting)
     if found.note:
         log.warning("batching_switched_off", reason=found.note)
     if job.pad_to is not None:
         prove(job.pad_to, backend.run, found)
-    try:
-        warm_up(backend.run, found, job.max_batch_size, job.pad_to)
-    except Exception as error:  # noqa: BLE001 - synthetic rows need not be valid ones
-        log.warning("warm_up_failed", reason=describe(error))
+    missed = warm(job, backend, found, examples)
     gc.collect()
     gc.freeze()  # what is loaded stays: later collections need not look at it
     gc.enable()
     log.info("loaded", framework=job.framework, load_s=round(loaded_s, 3), total_s=round(time.monotonic() - began, 3))
-    return backend, found.signature, found.note
+    return backend, found.signature, "; ".join(filter(None, (found.note, missed)))
+
+
+def warm(job: Job, backend: Backend, found: Checked, examples: Examples) -> str:
+    """Run what the version is to run before it is ready; what was wrong with its examples, for the operator."""
+    try:
+        warmed = warm_up(backend.run, found, job.warm_up_sizes, job.pad_to, examples.fitting, job.warm_up.max_ms / 1000)
+    except Exception as error:  # noqa: BLE001 - synthetic rows need not be valid ones
+        log.warning("warm_up_failed", reason=describe(error))
+        return ""
+    bad, reason = examples.left_out + warmed.raised, examples.reason or warmed.reason
+    log.info("warmed_up", sizes=warmed.sizes, requests=warmed.requests, left_out=bad)
+    if not bad:
+        return ""
+    note = f"warm-up ran {warmed.requests} requests and left {bad} out: {reason}"
+    log.warning("warm_up_left_out", reason=note)
+    return note
 
 
 def prove(padding: Padding, run: Run, found: Checked) -> None:

@@ -32,7 +32,12 @@ class Options:
 
 
 class Backend(Protocol):
-    """One loaded model. Not thread-safe: one batch after the other."""
+    """One loaded model. Not thread-safe: one batch after the other.
+
+    It may have one method more, `examples() -> Iterable[Arrays]`, asked once after `load`: inputs as callers send them,
+    each with every input of the signature. They warm the model up, and two rows that differ tell whether it may batch,
+    where made-up rows (zeros and ones, texts "0" and "1") would mean nothing to it.
+    """
 
     def load(self, artifact: Path, options: Options) -> Signature:
         """Load the artifact's file; of one that is a folder this is its mark. Raises BadArtifactError."""

@@ -31,7 +31,7 @@ import platform
 import re
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -55,7 +55,8 @@ class Model:
 
     def __init__(self) -> None:
         self._model: Any = None
-        self._outputs: dict[str, np.dtype | None] = {}  # None = BYTES
+        self._inputs: dict[str, np.dtype | None] = {}  # None = BYTES
+        self._outputs: dict[str, np.dtype | None] = {}
 
     def load(self, artifact: Path, options: Options) -> Signature:
         if not options.trusted:
@@ -74,7 +75,7 @@ class Model:
         if callable(getattr(model, "load", None)):
             model.load(artifact.parent)
         self._model = model
-        self._outputs = {spec.name: _dtype(spec.datatype) for spec in outputs}
+        self._inputs, self._outputs = ({s.name: _dtype(s.datatype) for s in specs} for specs in (inputs, outputs))
         counts_rows = all(spec.shape[:1] == (-1,) for spec in inputs + outputs)
         batches = counts_rows and bool(getattr(made, "batches", True))
         return Signature(inputs, outputs, batches, "python")
@@ -89,6 +90,15 @@ class Model:
                 raise ValueError(f"predict gave no output {name!r}; it gave {', '.join(map(str, given)) or 'none'}")
             answers[name] = _array(name, given[name], dtype)
         return answers
+
+    def examples(self) -> Iterator[Arrays]:
+        """What the class shows, as arrays."""
+        shown = getattr(self._model, "examples", ())
+        for example in shown() if callable(shown) else shown:
+            yield {
+                name: _as_bytes(value) if self._inputs.get(name) is None else np.asarray(value, self._inputs[name])
+                for name, value in example.items()
+            }
 
     def unload(self) -> None:
         model, self._model = self._model, None
@@ -191,3 +201,11 @@ def _array(name: str, value: Any, dtype: np.dtype | None) -> NDArray:
     if not np.can_cast(array.dtype, dtype, "same_kind"):
         raise TypeError(f"predict gave output {name!r} as {array.dtype}; declared is {dtype}")
     return array.astype(dtype, copy=False)
+
+
+def _as_bytes(value: Any) -> NDArray:
+    """Text, and objects of type bytes, as the latter."""
+    array = np.array(value, dtype=object)
+    flat = [element.encode() if isinstance(element, str) else element for element in array.ravel().tolist()]
+    array.ravel()[:] = flat
+    return array

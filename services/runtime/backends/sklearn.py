@@ -43,5 +43,8 @@ class Model:
             return no_rows(self._outputs)
         return self._answers.of(self._rows.of(inputs))
 
+    def examples(self) -> list[Arrays]:
+        return [] if self._rows is None else self._rows.examples()
+
     def unload(self) -> None:
         self._rows = self._answers = None

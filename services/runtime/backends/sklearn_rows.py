@@ -29,15 +29,19 @@ class Rows(Protocol):
     def example(self) -> Arrays | None:
         """One row that the estimator should take; None when nothing is known about it."""
 
+    def examples(self) -> list[Arrays]:
+        """Rows of what it has learnt, which made-up ones would not be; may be none."""
+
 
 class Matrix:
     """Rows of numbers (or of text, where every column is a category), columns in the order of `feature_names_in_`."""
 
-    def __init__(self, features: int, datatype: str, example: Any) -> None:
+    def __init__(self, features: int, datatype: str, example: Any, other: Any = None) -> None:
         self.specs = (TensorSpec(INPUT, datatype, (-1, features)),)
         self.needs_doubles = False  # some estimators cannot mix them with rows of FP32
         self._is_text = datatype == BYTES
         self._example = example
+        self._other = other  # another row of what is known, where only that is taken
 
     def of(self, inputs: Arrays) -> NDArray[Any]:
         rows = inputs[INPUT]
@@ -47,6 +51,9 @@ class Matrix:
 
     def example(self) -> Arrays | None:
         return None if self._example is None else {INPUT: self._example}
+
+    def examples(self) -> list[Arrays]:
+        return [] if self._other is None else [{INPUT: self._example}, {INPUT: self._other}]
 
 
 class Texts:
@@ -58,7 +65,10 @@ class Texts:
         return _as_text(inputs[INPUT])
 
     def example(self) -> Arrays | None:
-        return {INPUT: np.array([b"a text"], dtype=object)}
+        return self.examples()[0]
+
+    def examples(self) -> list[Arrays]:
+        return [{INPUT: np.array([text], dtype=object)} for text in (b"a text", b"another, longer text")]
 
 
 class Columns:
@@ -72,8 +82,10 @@ class Columns:
                 f"{artifact.name} takes its columns by name and so needs pandas, which this pod has not installed"
             ) from None
         self._frame = pd.DataFrame
-        examples = _examples(table)
-        self._example = {names[index]: np.array([value]) for index, value in sorted(examples.items())}
+        self._example, self._other = (
+            {names[index]: np.array([value]) for index, value in sorted(_examples(table, which).items())}
+            for which in (0, -1)
+        )
         text = {name for name, value in self._example.items() if value.dtype.kind == "U"}
         self._text = text
         self.specs = tuple(TensorSpec(name, BYTES if name in text else "FP64", (-1,)) for name in self._example)
@@ -85,9 +97,15 @@ class Columns:
         )
 
     def example(self) -> Arrays | None:
+        return self._tensors(self._example)
+
+    def examples(self) -> list[Arrays]:
+        return [self._tensors(each) for each in (self._example, self._other)]
+
+    def _tensors(self, row: dict[str, NDArray[Any]]) -> Arrays:
         return {
-            name: np.array([value[0].encode()], dtype=object) if name in self._text else value.astype(np.float64)
-            for name, value in self._example.items()
+            name: np.array([str(value[0]).encode()], dtype=object) if name in self._text else value.astype(np.float64)
+            for name, value in row.items()
         }
 
 
@@ -110,7 +128,7 @@ def rows_of(artifact: Path, estimator: Any, *, doubles: bool) -> Rows:
 
 def _of_categories(artifact: Path, categories: list[NDArray[Any]], *, doubles: bool) -> Matrix:
     """A matrix whose columns all are categories."""
-    known = [_known(column) for column in categories]
+    known, others = ([_known(column, which) for column in categories] for which in (0, -1))
     texts = sum(isinstance(value, str) for value in known)
     if 0 < texts < len(known):
         raise BadArtifactError(
@@ -118,9 +136,10 @@ def _of_categories(artifact: Path, categories: list[NDArray[Any]], *, doubles: b
             " train it on a DataFrame with a ColumnTransformer that names its columns"
         )
     if texts:
-        row = np.array([[str(value).encode() for value in known]], dtype=object)
-        return Matrix(len(known), BYTES, row)
-    return Matrix(len(known), "FP64" if doubles else "FP32", np.array([known], np.float64 if doubles else np.float32))
+        rows = (np.array([[str(value).encode() for value in row]], dtype=object) for row in (known, others))
+        return Matrix(len(known), BYTES, *rows)
+    dtype = np.float64 if doubles else np.float32
+    return Matrix(len(known), "FP64" if doubles else "FP32", *(np.array([row], dtype) for row in (known, others)))
 
 
 def _first_step(estimator: Any) -> Any:
@@ -144,35 +163,33 @@ def _goes_by_name(table: ColumnTransformer) -> bool:
     )
 
 
-def _examples(table: ColumnTransformer) -> dict[int, Any]:
-    """A value for each column that `table` uses: text where it takes text, else a number."""
+def _examples(table: ColumnTransformer, which: int) -> dict[int, Any]:
+    """A value for each column that `table` uses: text where it takes text, else a number; 0 = the first known."""
     examples: dict[int, Any] = {}
     for name, step, _ in table.transformers_:
         if step == "drop":
             continue
         first = _first_step(step)
         for position, index in enumerate(table._transformer_to_input_indices[name]):  # noqa: SLF001 - nowhere public
-            value = _example(first, position)
+            value = _example(first, position, which)
             examples[index] = value if isinstance(value, str) else examples.get(index, value)
     return examples
 
 
-def _example(first: Any, position: int) -> Any:
+def _example(first: Any, position: int, which: int) -> Any:
     if isinstance(first, _TEXT_TAKERS):
-        return "a text"
+        return "another text" if which else "a text"
     for attribute in ("categories_", "statistics_"):  # of encoders, of imputers
         learned = getattr(first, attribute, None)
         if learned is not None and position < len(learned):
-            return _known(np.atleast_1d(learned[position]))
-    return 0.0
+            return _known(np.atleast_1d(learned[position]), which)
+    return float(-which)
 
 
-def _known(values: NDArray[Any]) -> Any:
-    """The first of `values` that a tensor can hold."""
-    for value in values.tolist():
-        if isinstance(value, str | bool | int | float):
-            return value
-    return 0.0
+def _known(values: NDArray[Any], which: int) -> Any:
+    """The first of `values` that a tensor can hold; the last of them when `which` is -1."""
+    known = [value for value in values.tolist() if isinstance(value, str | bool | int | float)]
+    return known[which] if known else 0.0
 
 
 def _as_text(array: NDArray[Any]) -> NDArray[Any]:

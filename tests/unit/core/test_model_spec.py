@@ -59,6 +59,10 @@ def test_an_operators_value_is_read_as_written() -> None:
             '{"framework": "caffe"}',
             f"framework: Input should be {', '.join(map(repr, FRAMEWORKS[:-1]))} or {FRAMEWORKS[-1]!r}",
         ),
+        ('{"warm_up": {"file": "../x"}}', "warm_up: file '../x' is not inside the version's folder"),
+        ('{"warm_up": {"file": "/x"}}', "warm_up: file '/x' is not inside the version's folder"),
+        ('{"warm_up": {"sizes": [1, 65]}}', "warm_up.sizes: 65 is not within 1 to max_batch_size"),
+        ('{"warm_up": {"sizes": [0]}}', "warm_up.sizes: 0 is not within 1 to max_batch_size"),
         ('{"count": 0}', "count: Input should be greater than or equal to 1"),
         ('{"idempotent": "yes"}', "idempotent: Input should be a valid boolean"),
         ('{"default_deadline_ms": 0}', "default_deadline_ms: Input should be greater than or equal to 1"),
@@ -178,3 +182,16 @@ def test_a_request_may_be_as_large_as_sixteen_batches_and_the_queue(
     batching: Batching, limits: Limits, rows: int
 ) -> None:
     assert ModelSpec(batching=batching, limits=limits).max_request_rows() == rows
+
+
+@pytest.mark.parametrize(
+    ("raw", "sizes"),
+    [
+        ("{}", (1, 64)),
+        ('{"batching": {"max_batch_size": 0}}', (1,)),
+        ('{"batching": {"preferred_batch_size": [16, 8]}}', (1, 8, 16, 64)),
+        ('{"batching": {"preferred_batch_size": [16, 8]}, "warm_up": {"sizes": [32, 4, 4]}}', (4, 32)),
+    ],
+)
+def test_warm_up_runs_one_row_preferred_sizes_and_the_largest_unless_told(raw: str, sizes: tuple[int, ...]) -> None:
+    assert ModelSpec.parse(raw.encode()).warm_up_sizes() == sizes

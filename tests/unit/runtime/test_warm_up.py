@@ -1,6 +1,7 @@
 """Synthetic rows and the probe."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from services.core.batching_spec import Padding
 from services.core.signature import Signature, TensorSpec
 from services.runtime.synthetic import synthetic
-from services.runtime.warm_up import Checked, checked, warm_up
+from services.runtime.warm_up import Checked, Warmed, checked, warm_up
 
 SIGNATURE = Signature((TensorSpec("x", "FP32", (-1, 2)),), (TensorSpec("y", "FP32", (-1,)),), batches=True)
 Answers = Mapping[str, np.ndarray]
@@ -56,19 +57,96 @@ def test_synthetic_rows_fit_their_spec(datatype: str) -> None:
     assert array.shape == (4, 3, 1)
 
 
-def test_warm_up_runs_one_row_and_the_largest_batch() -> None:
-    sizes = []
-    warm_up(lambda inputs: sizes.append(len(inputs["x"])) or {}, Checked(SIGNATURE, "", 1), 64)
+class Model:
+    """Notes the inputs of each run; raises on rows that hold 666."""
 
-    assert sizes == [1, 64]
+    def __init__(self) -> None:
+        self.runs: list[Answers] = []
+
+    def run(self, inputs: Answers) -> dict[str, np.ndarray]:
+        if (inputs["x"] == 666).any():
+            raise ValueError("not this one")
+        self.runs.append(inputs)
+        return {"y": inputs["x"].sum(axis=1)}
+
+    @property
+    def sizes(self) -> list[int]:
+        return [len(inputs["x"]) for inputs in self.runs]
+
+
+def rows(*values: float) -> Answers:
+    return {"x": np.repeat(np.array(values, np.float32)[:, None], 2, axis=1)}
+
+
+def test_warm_up_runs_every_size_once() -> None:
+    model = Model()
+    warmed = warm_up(model.run, Checked(SIGNATURE, "", 1), (1, 8, 64))
+
+    assert model.sizes == [1, 8, 64]
+    assert warmed == Warmed([1, 8, 64])
 
 
 def test_warm_up_of_wide_rows_is_bounded() -> None:
     wide = Signature((TensorSpec("x", "FP32", (-1, 4 << 20)),), (), batches=True)
     sizes = []
-    warm_up(lambda inputs: sizes.append(len(inputs["x"])) or {}, Checked(wide, "", 1), 1024)
+    warm_up(lambda inputs: sizes.append(len(inputs["x"])) or {}, Checked(wide, "", 1), (1, 1024))
 
     assert sizes == [1, 16]
+
+
+def test_examples_make_up_the_sizes_and_run_as_they_are_cut_to_the_largest() -> None:
+    model = Model()
+    warmed = warm_up(model.run, Checked(SIGNATURE, "", 1), (1, 4), None, [rows(7, 8, 9), rows(1, 2, 3, 4, 5)])
+
+    assert model.runs[1]["x"][:, 0].tolist() == [7, 8, 9, 7]
+    assert model.sizes == [1, 4, 3, 4]
+    assert warmed == Warmed([1, 4], requests=2)
+
+
+def test_an_example_that_raises_is_counted_and_the_others_run() -> None:
+    model = Model()
+    warmed = warm_up(model.run, Checked(SIGNATURE, "", 1), (1,), None, [rows(1), rows(666), rows(2)])
+
+    assert model.sizes == [1, 1, 1]
+    assert warmed == Warmed([1], requests=2, raised=1, reason="ValueError: not this one")
+
+
+def test_nothing_more_is_begun_when_the_time_is_over() -> None:
+    model = Model()
+
+    assert warm_up(model.run, Checked(SIGNATURE, "", 1), (1, 8), None, [rows(1)], 0) == Warmed([])
+    assert model.runs == []
+
+
+def test_a_model_that_does_not_batch_runs_its_examples_only() -> None:
+    model = Model()
+    alone = replace(SIGNATURE, batches=False)
+    warmed = warm_up(model.run, Checked(alone, "", 1), (1, 8), None, [rows(1, 2, 3)])
+
+    assert (model.sizes, warmed) == ([3], Warmed([], requests=1))
+
+
+def picky(inputs: Answers) -> dict[str, np.ndarray]:
+    """Knows 5 and 6 only."""
+    if not np.isin(inputs["x"], (5, 6)).all():
+        raise ValueError("unknown category")
+    return {"y": inputs["x"].sum(axis=1)}
+
+
+def test_two_examples_that_differ_prove_that_a_model_may_batch() -> None:
+    signature, note, _ = checked(picky, SIGNATURE, None, [rows(5), rows(5, 6)])
+
+    assert (signature.batches, note) == (True, "")
+    assert checked(picky, SIGNATURE).note == "it raised on synthetic rows: ValueError: unknown category"
+
+
+def test_examples_that_are_all_alike_prove_nothing() -> None:
+    def centred(inputs: Answers) -> dict[str, np.ndarray]:
+        return {"y": (inputs["x"] - inputs["x"].mean(axis=0)).sum(axis=1)}
+
+    signature, note, _ = checked(centred, SIGNATURE, None, [rows(5), rows(5)])
+
+    assert (signature.batches, note) == (False, "output 'y' of two rows differs from the answers to each alone")
 
 
 RAGGED = Signature(
@@ -108,7 +186,7 @@ def test_a_model_that_is_told_of_its_length_is_told_the_truth() -> None:
         return {"y": inputs["x"].sum(axis=1) / inputs["length"]}
 
     found = checked(run, RAGGED, PAD)
-    warm_up(run, found, 64, PAD.model_copy(update={"sizes": (8, 100)}))
+    warm_up(run, found, (1, 64), PAD.model_copy(update={"sizes": (8, 100)}))
 
     assert found.signature.batches
     assert seen[-2:] == [(1, 3), (64, 100)]

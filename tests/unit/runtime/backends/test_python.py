@@ -164,3 +164,25 @@ def test_text_is_not_cut_at_its_end(tmp_path: Path) -> None:
     )
 
     assert model.run({"x": np.ones((2, 2), np.float32)})["y"].tolist() == [b"a\0", "é"]
+
+
+@pytest.mark.parametrize(
+    "examples",
+    [
+        "examples = [{'x': [1, 2], 'name': ['a', b'b']}]",
+        "def examples(self): yield {'x': [1, 2], 'name': ['a', b'b']}",
+    ],
+)
+def test_what_a_class_shows_comes_as_callers_send_it(tmp_path: Path, examples: str) -> None:
+    inputs = '{"x": ("INT16", [-1]), "name": ("BYTES", [-1])}'
+    model, _ = loaded(tmp_path, declared(f"def predict(self, inputs): return {{}}\n    {examples}", inputs))
+    (example,) = model.examples()
+
+    assert (example["x"].dtype, example["x"].tolist()) == (np.int16, [1, 2])
+    assert example["name"].tolist() == [b"a", b"b"]
+
+
+def test_a_class_need_not_show_anything(tmp_path: Path) -> None:
+    model, _ = loaded(tmp_path, declared("def predict(self, inputs): return {}"))
+
+    assert list(model.examples()) == []

@@ -20,6 +20,8 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 from services.core.signature import Signature, TensorSpec
 from services.runtime.backends import BadArtifactError, Options
 from services.runtime.backends.sklearn import Model
+from services.runtime.examples import of_backend
+from services.runtime.warm_up import checked
 
 TABLE = pd.DataFrame(
     {
@@ -141,3 +143,27 @@ def test_a_pod_without_pandas_says_so(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(BadArtifactError, match=r"^model.skops takes its columns by name and so needs pandas"):
         Model().load(tmp_path / "model.skops", Options())
+
+
+def strict_table() -> Any:
+    columns = ColumnTransformer([("city", OneHotEncoder(), ["city"]), ("age", StandardScaler(), ["age"])])
+    return make_pipeline(columns, LogisticRegression()).fit(TABLE, BOUGHT)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        make_pipeline(OneHotEncoder(), LinearRegression()).fit(TABLE[["city", "note"]].to_numpy(object), TABLE["age"]),
+        make_pipeline(OrdinalEncoder(), LinearRegression()).fit(np.array([[3, 7], [4, 8], [3, 8]]), [1, 2, 3]),
+        strict_table(),
+        make_pipeline(TfidfVectorizer(), LogisticRegression()).fit(TABLE["note"], BOUGHT),
+    ],
+    ids=["text", "numbers", "table", "words"],
+)
+def test_what_takes_only_what_it_has_learnt_batches_too(tmp_path: Path, estimator: Any) -> None:
+    model, signature = loaded(tmp_path, estimator)
+    examples = of_backend(model, signature, 10)
+    found = checked(model.run, signature, None, examples.fitting)
+
+    assert (len(examples.fitting), examples.left_out) == (2, 0)
+    assert (found.signature.batches, found.note) == (True, "")
