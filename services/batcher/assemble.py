@@ -12,7 +12,8 @@ from services.core.names import ModelVersion
 from services.core.protowire import bytes_field, packed_field, tag, varint, varint_field
 from services.core.signature import Signature
 
-_ID = struct.Struct("<BQ")  # tag and fixed64
+_NUMBERS = struct.Struct("<BQBQ")  # id and deadline: a tag and a fixed64 each
+_ID, _DEADLINE = tag(1, 1)[0], tag(5, 1)[0]
 _JOINED_BYTES = 64 << 10  # of an input that is joined here; a larger one is joined on its way into the socket
 
 
@@ -50,15 +51,16 @@ def encoded(
     rows: int,
     members: Sequence[Pending],
     inputs: Sequence[Joined],
+    left_us: int,
     extra: bytes,
     lender: Lender | None = None,
 ) -> list[Data]:
     """A batch as Frame.requests (see link.proto), in parts: members' bytes are copied but once.
 
-    Large inputs are copied into shared memory if `lender` has room, all else into the frame. `extra`: further fields
-    of the request, encoded.
+    Large inputs are copied into shared memory if `lender` has room, all else into the frame. `left_us`: until nobody
+    waits for it any more; 0 = no such time. `extra`: further fields of the request, encoded.
     """
-    parts: list[Data] = [_ID.pack(0x09, number) + _addressed(name, rows) + extra]
+    parts: list[Data] = [_NUMBERS.pack(_ID, number, _DEADLINE, left_us) + _addressed(name, rows) + extra]
     if len(members) == 1:
         only = members[0]
         if only.wanted:

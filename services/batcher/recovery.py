@@ -10,9 +10,10 @@ from services.batcher.request import DONE, HELD, MAX_TRIES, Pending, is_done
 from services.batcher.search import Failure, Search, SearchBudget
 from services.batcher.worker import Batch
 from services.chassis.throttle import Throttle
-from services.core.errors import INTERNAL, RESOURCE_EXHAUSTED, UNAVAILABLE
+from services.core.errors import DEADLINE_EXCEEDED, INTERNAL, RESOURCE_EXHAUSTED, UNAVAILABLE
 from turnout.v1 import link_pb2 as pb
 
+_NO_FAULT_OF_INPUTS = {UNAVAILABLE, DEADLINE_EXCEEDED}  # a search would only take more time of what is slow or gone
 _MOST_PUT_BACK = 3  # times a request returns to the queue from workers that refuse it
 
 log = structlog.get_logger()
@@ -43,9 +44,10 @@ class Recovery:
 
     def failed(self, batch: Batch, reply: pb.Reply, *, again: bool) -> None:
         """A worker answered with an error; `again`: whether its members could run again as they were read."""
-        if not again:
+        is_refusal = reply.code == UNAVAILABLE and reply.executed == pb.EXECUTED_NO
+        if not again or (reply.code in _NO_FAULT_OF_INPUTS and not is_refusal):
             self.end(batch, reply.code, reply.message, reply.executed)
-        elif reply.code == UNAVAILABLE and reply.executed == pb.EXECUTED_NO:
+        elif is_refusal:
             self.refused(batch, reply.message)
         elif reply.code != RESOURCE_EXHAUSTED or not self.part(batch, reply.message):
             self.raised(batch, Failure(reply.code, reply.message), reply.executed)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sized
 from dataclasses import dataclass
 
 from services.batcher.assemble import Joined, encoded, joined
+from services.batcher.policy import FOREVER_NS
 from services.batcher.request import Pending
 from services.batcher.search import Search
 from services.batcher.service_time import ServiceTime
@@ -50,6 +51,11 @@ class Batch:
     def oldest_ns(self) -> int:
         """When the member came that waited longest."""
         return min([member.arrival_ns for member in self.members])
+
+    def left_us(self, now_ns: int) -> int:
+        """Until the last member's deadline: nobody waits for it after that. 0 = one of them has none."""
+        last_ns = max([member.deadline_ns for member in self.members])
+        return 0 if last_ns >= FOREVER_NS else max(1, (last_ns - now_ns) // 1000)
 
     def inputs(self, signature: Signature) -> list[Joined]:
         """What the model takes, as its worker says it."""
@@ -151,7 +157,8 @@ class Worker:
         number, self._next = self._next, self._next + 1
         self.in_flight[number] = batch
         inputs = batch.inputs(facts.signature)
-        parts = encoded(number, facts.name, batch.rows, batch.members, inputs, batch.extra(), self._lender)
+        left_us = batch.left_us(self._clock())
+        parts = encoded(number, facts.name, batch.rows, batch.members, inputs, left_us, batch.extra(), self._lender)
         self._link.send_encoded(*parts)
         batch.sent_ns = self._clock()
         self.busy_until_ns = max(self.busy_until_ns, batch.sent_ns) + batch.expected_ns

@@ -14,12 +14,12 @@ class Restarts:
         self.in_a_row = 0
         self.total = 0
 
-    def delay_s(self, limit: int, ready_for_s: float) -> float | None:
-        """Seconds until the start after this failure; None once there were more than `limit` in a row."""
+    def delay_s(self, limit: int | None, ready_for_s: float = 0) -> float | None:
+        """Seconds until the start after this failure; None once there were more than `limit` (if any) in a row."""
         if ready_for_s >= HEALTHY_S:
             self.in_a_row = 0
         self.in_a_row += 1
-        if self.in_a_row > limit:
+        if limit is not None and self.in_a_row > limit:
             return None
         self.total += 1
         longest: float = min(LONGEST_S, FIRST_S * 2.0 ** min(self.in_a_row - 1, 30))

@@ -26,7 +26,7 @@ from services.core.errors import (
 )
 from services.core.signature import Signature
 from services.core.tensor import BYTES
-from services.runtime.backends import Backend
+from services.runtime.backends import Backend, ModelError
 from services.runtime.faults import describe
 from services.runtime.job import Job
 from services.runtime.leases import Leases, Views, generations_of, views_of
@@ -38,6 +38,7 @@ _MAX_WAITING = 256  # batches; peers send at most `slots` each
 _TRACEBACKS_EVERY_S = 1.0
 _ENVELOPE_BYTES = 128  # a reply or tensor beside its data
 _NO_VIEWS: Views = {}
+_EXECUTED = {True: pb.EXECUTED_YES, False: pb.EXECUTED_NO, None: pb.EXECUTED_MAYBE}
 
 log = structlog.get_logger()
 
@@ -56,6 +57,7 @@ class Executor:
     def __init__(self, job: Job, backend: Backend, signature: Signature, stamp: Stamp) -> None:
         self._job = job
         self._run = backend.run
+        self._run_within = getattr(backend, "run_within", None)  # of a PatientBackend
         self._signature = signature
         self._stamp = stamp
         # None = no plain numpy type: decoded by the slower way.
@@ -70,7 +72,8 @@ class Executor:
             self._states = SequenceStates(job.states, signature)
             self._inputs = {name: kind for name, kind in self._inputs.items() if name not in self._states.inputs}
             self._outputs = [name for name in self._outputs if name not in self._states.outputs]
-        self._waiting: deque[tuple[Link, pb.Request]] = deque()
+        self._waiting: deque[tuple[Link, pb.Request, float | None]] = deque()  # and when nobody waits any more
+        self._due_s: float | None = None  # of the batch that runs
         self._leases = Leases()
         self._unreadable = Throttle()
         self._is_scheduled = False
@@ -98,18 +101,20 @@ class Executor:
     def received(self, link: Link, frame: pb.Frame) -> None:
         if frame.cancels:
             self._cancel(link, set(frame.cancels))
+        now_s = time.monotonic()
         for request in frame.requests:
             if len(self._waiting) >= _MAX_WAITING:
                 self._refuse(link, request, UNAVAILABLE, f"over {_MAX_WAITING} batches wait for this worker")
                 link.release(generations_of(request))
             else:
-                self._waiting.append((link, request))
+                left_us = request.deadline_us
+                self._waiting.append((link, request, now_s + left_us / 1e6 if left_us else None))
         if self._waiting and not self._is_scheduled:
             self._next()
 
     def _cancel(self, link: Link, numbers: set[int]) -> None:
         """Batches that still wait are not run."""
-        kept: deque[tuple[Link, pb.Request]] = deque()
+        kept: deque[tuple[Link, pb.Request, float | None]] = deque()
         for entry in self._waiting:
             if entry[0] is link and entry[1].id in numbers:
                 link.release(generations_of(entry[1]))
@@ -122,7 +127,7 @@ class Executor:
         self._is_scheduled = False
         if not self._waiting:
             return
-        link, request = self._waiting.popleft()
+        link, request, self._due_s = self._waiting.popleft()
         self._execute(link, request)
         self.last_work_s = self._loop.time()
         if self._waiting:
@@ -166,7 +171,10 @@ class Executor:
         began = time.monotonic_ns()
         self._stamp.begin(began)
         try:
-            outputs = self._run(inputs)
+            if self._run_within is None:
+                outputs = self._run(inputs)
+            else:
+                outputs = self._run_within(inputs, None if self._due_s is None else self._due_s - time.monotonic())
             compute_ns = time.monotonic_ns() - began
             if self._states is not None:
                 self._states.keep(link, request.sequence_rows[:], outputs)
@@ -251,6 +259,9 @@ class Executor:
         reply.final = True
 
     def _raised(self, link: Link, request: pb.Request, error: BaseException) -> None:
+        if isinstance(error, ModelError):
+            self._reply(link, request, error.code, str(error), _EXECUTED[error.executed])
+            return
         now = self._loop.time()
         if now - self._last_traceback_s >= _TRACEBACKS_EVERY_S:
             self._last_traceback_s = now

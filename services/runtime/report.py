@@ -1,6 +1,7 @@
 """What a worker tells its supervisor: messages turnout.v1.Instance, each after its length, on an inherited socket.
 
-READY comes with the signature; FAILED means that starting again is useless, BACKOFF that it may help.
+READY comes with the signature; FAILED means that starting again is useless, BACKOFF that it may help, LOADING that it
+will once something elsewhere is there.
 """
 
 import asyncio

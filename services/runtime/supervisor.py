@@ -27,6 +27,7 @@ class Failure(NamedTuple):
     kind: str  # of a closed set, for metrics: exit, memory, execution, silent, load, artifact, spawn
     reason: str
     is_final: bool = False
+    waits: bool = False  # for something elsewhere: it is tried again for as long as it takes
     ready_for_s: float = 0.0
 
 
@@ -69,6 +70,7 @@ class Supervisor:
         self._load_timeout_s = load_timeout_s
         self._drain_s = drain_s
         self._restarts = Restarts(random.Random())  # noqa: S311 - jitter
+        self._waits = Restarts(random.Random())  # noqa: S311 - jitter
         self._stop = asyncio.Event()
         self._silences = 0  # looks in a row at a worker that is silent for too long
         self._log = structlog.get_logger().bind(worker=job.id, model=job.model, version=job.version)
@@ -114,6 +116,8 @@ class Supervisor:
             self.ended.set()
 
     def _delay_s(self, failure: Failure) -> float | None:
+        if failure.waits:
+            return self._waits.delay_s(None)
         delay_s = self._restarts.delay_s(self.bounds.limits.max_restarts, failure.ready_for_s)
         self.instance.restarts = self._restarts.total
         return delay_s
@@ -170,7 +174,7 @@ class Supervisor:
             return Failure("load", f"its process {describe_exit(status)} while loading{said}")
         if report.state != pb.READY:
             is_final = report.state == pb.FAILED
-            return Failure("artifact" if is_final else "load", report.reason, is_final)
+            return Failure("artifact" if is_final else "load", report.reason, is_final, report.state == pb.LOADING)
         self._metrics.load_seconds.labels(self._job.framework).observe(load_s)
         self._metrics.loads.labels(self._job.model, self._job.version).inc()
         self.instance.signature.CopyFrom(report.signature)

@@ -21,7 +21,7 @@ from services.core.batching_spec import Padding
 from services.core.padding import BadPaddingError
 from services.core.signature import Signature
 from services.runtime import report
-from services.runtime.backends import Backend, BadArtifactError, Options, backend_for
+from services.runtime.backends import Backend, BadArtifactError, NotThereError, Options, backend_for
 from services.runtime.backends.imports import UNUSED, hidden
 from services.runtime.declaration import agreed
 from services.runtime.examples import Examples, of_backend
@@ -36,6 +36,7 @@ from turnout.v1 import link_pb2 as pb
 from turnout.v1 import runtime_pb2
 
 _PULSE_S = 0.5
+_STATES = {BadArtifactError: runtime_pb2.FAILED, NotThereError: runtime_pb2.LOADING}
 
 log = structlog.get_logger()
 
@@ -51,10 +52,10 @@ def main(argument: str) -> int:
         try:
             backend, signature, note = load(job)
         except Exception as error:
-            is_final = isinstance(error, BadArtifactError)
-            reason = str(error) if is_final else describe(error)
-            log.exception("load_failed", reason=reason, exc_info=None if is_final else error)
-            state = runtime_pb2.FAILED if is_final else runtime_pb2.BACKOFF
+            state = _STATES.get(type(error), runtime_pb2.BACKOFF)
+            is_known = type(error) in _STATES
+            reason = str(error) if is_known else describe(error)
+            log.exception("load_failed", reason=reason, exc_info=None if is_known else error)
             report.send(channel, runtime_pb2.Instance(id=job.id, state=state, reason=reason))
             return 1
         uvloop.run(serve(job, backend, signature, note, channel))

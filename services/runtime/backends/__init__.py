@@ -20,6 +20,22 @@ class BadArtifactError(Exception):
     """An artifact that never can be loaded; the message has the file, what was expected and what was found."""
 
 
+class NotThereError(Exception):
+    """What the artifact points to, elsewhere, cannot be reached or used now: loading is tried again until it can."""
+
+
+class ModelError(Exception):
+    """Raised by `run` where callers shall get a status of its own: what else it raises is INTERNAL.
+
+    `code` is a gRPC status (services.core.errors). `executed` is None where nobody knows.
+    """
+
+    def __init__(self, code: int, message: str, *, executed: bool | None = True) -> None:
+        super().__init__(message)
+        self.code = code
+        self.executed = executed
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """What a backend may do while it loads."""
@@ -46,6 +62,13 @@ class Backend(Protocol):
         """Every output of one batch. Inputs are read-only and match the signature; raises whatever the model raises."""
 
     def unload(self) -> None: ...
+
+
+class PatientBackend(Backend, Protocol):
+    """A backend that waits for something else, and can give up in time."""
+
+    def run_within(self, inputs: Arrays, left_s: float | None) -> dict[str, NDArray]:
+        """As `run`, where nobody waits for the answer any longer than `left_s` seconds (None = for ever)."""
 
 
 def refuse_unknown(artifact: Path, asked: tuple[str, ...], possible: Collection[str]) -> None:

@@ -1,7 +1,9 @@
 """After a batch raised, or its worker died."""
 
+import pytest
+
 from services.batcher.policy import BatchPolicy
-from services.core.errors import INTERNAL, RESOURCE_EXHAUSTED, UNAVAILABLE
+from services.core.errors import DEADLINE_EXCEEDED, INTERNAL, RESOURCE_EXHAUSTED, UNAVAILABLE
 from tests.support.batching import MS, Bench, Puppet, numbers_of
 from turnout.v1 import link_pb2 as pb
 
@@ -40,6 +42,31 @@ def test_one_bad_request_of_eight_fails_alone_wherever_it_is() -> None:
         assert bench.codes()[bad] == INTERNAL
         assert [bench.values(n) for n in numbers] == [[n] for n in range(8) if n != position]
         assert launches - 1 <= 3 + 2
+
+
+@pytest.mark.parametrize(("code", "executed"), [(DEADLINE_EXCEEDED, pb.EXECUTED_YES), (UNAVAILABLE, pb.EXECUTED_MAYBE)])
+def test_what_is_slow_or_gone_is_not_asked_again_for_every_half(code: int, executed: pb.Executed) -> None:
+    bench = Bench()
+    numbers = batch_with_poison(bench, 8, 0)
+    bench.puppet.error(code, "not now", executed)
+
+    assert bench.puppet.batches() == []
+    assert [bench.replies()[number].code for number in numbers] == [code] * 8
+    assert {bench.answers[number].executed for number in numbers} == {executed}
+
+
+def test_a_batch_is_sent_with_the_latest_deadline_of_its_members() -> None:
+    bench = Bench()
+    bench.send([0])
+    bench.send([1], deadline_us=40_000)
+    bench.send([2], deadline_us=90_000)
+    first, *_ = bench.puppet.batches()
+    bench.time.advance(5 * MS)
+    bench.puppet.echo()
+    (second,) = bench.puppet.batches()
+
+    assert first.deadline_us == 0
+    assert (second.rows, second.deadline_us) == (2, 85_000)
 
 
 def test_answers_after_a_search_say_how_often_they_were_launched_again() -> None:

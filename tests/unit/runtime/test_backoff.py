@@ -26,6 +26,14 @@ def test_a_limit_of_none_never_restarts() -> None:
     assert Restarts(random.Random(7)).delay_s(0, 0) is None
 
 
+def test_what_waits_for_something_elsewhere_is_never_given_up() -> None:
+    restarts = Restarts(random.Random(7))
+    delays = [restarts.delay_s(None) for _ in range(100)]
+
+    assert None not in delays
+    assert max(delay or 0 for delay in delays) <= 10
+
+
 def test_a_healthy_minute_forgets_earlier_failures() -> None:
     restarts = Restarts(random.Random(7))
     for _ in range(50):

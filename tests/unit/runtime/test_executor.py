@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import pytest
 
-from services.core.errors import RESOURCE_EXHAUSTED
+from services.core.errors import INVALID_ARGUMENT, RESOURCE_EXHAUSTED, UNAVAILABLE
 from services.core.signature import Signature, TensorSpec
+from services.runtime.backends import ModelError
 from services.runtime.executor import Executor
 from services.runtime.job import Job
 from services.runtime.stamp import Stamp
@@ -54,9 +55,12 @@ class Greeter:
 
     def __init__(self) -> None:
         self.ran: list[int] = []
+        self.error: Exception | None = None
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         self.ran.append(len(inputs["x"]))
+        if self.error is not None:
+            raise self.error
         if inputs["x"][0, 0] == 13:
             raise ArithmeticError("unlucky, see /var/lib/models/m.bin")
         greetings = [b"hi " + name for name in inputs["name"]]
@@ -178,6 +182,45 @@ async def test_a_raise_is_that_batchs_answer() -> None:
     assert (raised.code, raised.executed) == (13, pb.EXECUTED_YES)
     assert raised.message == "ArithmeticError: unlucky, see (path)"
     assert fine.code == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "executed"),
+    [
+        (ModelError(INVALID_ARGUMENT, "row 0 is no text"), pb.EXECUTED_YES),
+        (ModelError(UNAVAILABLE, "nobody is there", executed=False), pb.EXECUTED_NO),
+        (ModelError(UNAVAILABLE, "it went away", executed=None), pb.EXECUTED_MAYBE),
+    ],
+)
+async def test_a_backend_may_raise_a_status_of_its_own(error: ModelError, executed: pb.Executed) -> None:
+    bench = Bench()
+    bench.backend.error = error
+    bench.receive(request(1, (1, 1)))
+    (reply,) = bench.link.replies
+
+    assert (reply.code, reply.message, reply.executed) == (error.code, str(error), executed)
+
+
+async def test_a_backend_that_waits_is_told_how_long_its_answer_is_waited_for() -> None:
+    told: list[float | None] = []
+
+    class Patient(Greeter):
+        def run_within(self, inputs: Mapping[str, np.ndarray], left_s: float | None) -> dict[str, np.ndarray]:
+            told.append(left_s)
+            return self.run(inputs)
+
+    executor = Executor(Job.model_validate(JOB), Patient(), SIGNATURE, Stamp(Stamp.create()))  # type: ignore[arg-type]
+    link = FakeLink()
+    executor.opened(link)  # type: ignore[arg-type]
+    executor.received(link, pb.Frame(requests=[request(1, (1, 1)), request(2, (1, 1), deadline_us=60_000_000)]))  # type: ignore[arg-type]
+    for _ in range(5):
+        await asyncio.sleep(0)
+    first, second = told
+
+    assert [reply.code for reply in link.replies] == [0, 0]
+    assert first is None
+    assert second is not None
+    assert 0 < second < 60  # what it waited for the batch before is over
 
 
 @pytest.mark.parametrize(
