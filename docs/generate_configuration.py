@@ -19,7 +19,7 @@ from services.chassis.config import ServiceConfig
 from services.core import batching_spec
 from services.core.declared import DeclaredSignature, DeclaredTensor
 from services.core.feature_spec import Column, FeatureViewSpec
-from services.core.model_spec import Access, FeatureUse, Limits, ModelSpec, Placement, VersionPolicy, WarmUp
+from services.core.model_spec import Access, FeatureUse, Instances, Limits, ModelSpec, Placement, VersionPolicy, WarmUp
 from services.core.route_spec import Canary, Fallback, Match, RouteSpec
 from services.feature_proxy.config import FeatureProxyConfig
 from services.router.config import RouterConfig
@@ -51,6 +51,7 @@ KEYS: dict[str, tuple[type[BaseModel], ...]] = {
         DeclaredSignature,
         DeclaredTensor,
         WarmUp,
+        Instances,
         Limits,
         FeatureUse,
         Access,
@@ -79,6 +80,7 @@ MEANINGS = {
     "ModelSpec.version_policy": "which versions of the repository are loaded besides those that a route names",
     "ModelSpec.keep_previous": "versions that stay loaded though nobody asks for them any more, for a quick way back",
     "ModelSpec.batching": "when requests leave the queue together",
+    "ModelSpec.instances": "worker processes of a version in a pod",
     "ModelSpec.limits": "bounds of one request and of one worker",
     "ModelSpec.default_deadline_ms": "of a request; a caller's own deadline can only shorten it",
     "ModelSpec.required_for_ready": "a router is not ready before this model's stable version was, once",
@@ -197,7 +199,7 @@ def _one_kind(field: dict[str, Any]) -> str:
     if field.get("type") == "array" and "prefixItems" in field:
         return f"list of {len(field['prefixItems'])}: {_one_kind(field['prefixItems'][0])}"
     if field.get("type") == "array":
-        return f"list of {_one_kind(field['items'])}"
+        return f"list of {kind(field['items'])}"
     if field.get("type") == "object":
         inner = field.get("additionalProperties")
         is_told = isinstance(inner, dict) and bool({"type", "$ref"} & inner.keys())
@@ -315,7 +317,7 @@ COMMAND_LINE = """### The command line
 
 Worker processes inherit the runtime's environment without `TURNOUT_*`, and with `OMP_NUM_THREADS`,
 `OPENBLAS_NUM_THREADS`, `MKL_NUM_THREADS`, `VECLIB_MAXIMUM_THREADS` and `NUMEXPR_NUM_THREADS` set to
-`TURNOUT_RUNTIME_WORKER_THREADS`.
+the instance's threads.
 """
 
 KEYS_INTRODUCTION = """## Keys in etcd

@@ -1,7 +1,7 @@
 """models/MODEL in etcd: how a model is loaded, batched, limited, fed and guarded."""
 
 import json
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -64,6 +64,27 @@ class WarmUp(Spec):
         return self
 
 
+_GpuNumber = Annotated[int, Field(ge=0)]
+_GpuUuid = Annotated[str, Field(pattern=r"^(GPU|MIG)-[0-9A-Za-z/-]+$")]
+
+
+class Instances(Spec):
+    """The worker processes of a version in a pod, and what each runs on; as Triton's instance_group."""
+
+    count: int = Field(default=1, ge=1, le=64)  # processes
+    kind: Literal["auto", "cpu", "gpu"] = "auto"  # auto = a GPU where pod and framework have one, else the processor
+    # Numbers as the pod sees its GPUs, or UUIDs ("GPU-…", "MIG-…"): each instance sees one, in turn; empty = all.
+    gpus: tuple[_GpuNumber | _GpuUuid, ...] = ()
+    threads: int | None = Field(default=None, ge=1, le=1024)  # of one batch; null = TURNOUT_RUNTIME_WORKER_THREADS
+    numa_node: int | None = Field(default=None, ge=0)  # whose processor cores the instances keep to
+
+    @model_validator(mode="after")
+    def _gpus_are_used(self) -> Self:
+        if self.gpus and self.kind == "cpu":
+            raise ValueError("gpus are named, and kind is cpu")
+        return self
+
+
 class FeatureUse(Spec):
     """One input filled from a feature view: its columns, in order, joined along the last axis."""
 
@@ -97,7 +118,7 @@ class ModelSpec(Spec):
     outputs: tuple[str, ...] = ()  # to give besides the usual ones, where the framework can: docs/frameworks.md
     doubles: bool = False  # rows come and scores go as FP64 (scikit-learn, LightGBM)
     signature: DeclaredSignature | None = None  # for artifacts that do not tell what they take and give
-    count: int = Field(default=1, ge=1, le=64)  # worker processes of a version in a pod
+    instances: Instances = Instances()
     batching: Batching = Batching()
     warm_up: WarmUp = WarmUp()  # what a version runs before it is ready
     limits: Limits = Limits()

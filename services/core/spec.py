@@ -4,6 +4,8 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+_MOVED = {"count": '; write "instances": {"count": 2}'}  # fields that once were elsewhere
+
 
 class BadValueError(ValueError):
     """A value that does not say what its key needs; the message names each field and what it should be."""
@@ -39,7 +41,7 @@ def _fault(path: list[str], kind: str, message: str) -> str:
     if kind == "json_invalid":
         return message.replace("Invalid JSON", "not JSON", 1)
     if kind == "extra_forbidden":
-        message = "unknown field"
+        message = "unknown field" + _MOVED.get(".".join(path), "")
     if kind == "value_error":
         message = message.removeprefix("Value error, ")
         if not path:  # about the whole value: the message names the fields

@@ -20,7 +20,8 @@ class RuntimeConfig(ServiceConfig):
     load_timeout_s: float = Field(default=120, gt=0)
     # A worker that is let go answers what still comes until its links close, or nothing came for this long.
     quiet_s: float = Field(default=1.0, gt=0, le=60)
-    worker_threads: int = Field(default=1, ge=1, le=64)  # of a framework inside one worker
+    # Of a framework inside one worker; 0 = its share of the cores: all but one, by as many instances as the pod has.
+    worker_threads: int = Field(default=0, ge=0, le=1024)
 
     @model_validator(mode="after")
     def _sockets_fit(self) -> Self:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from services.core.batching_spec import ControlInput, Padding, SequenceState
 from services.core.declared import DeclaredSignature
-from services.core.model_spec import ModelSpec
+from services.core.model_spec import Instances, ModelSpec
 from services.runtime.supervisor import Bounds, Supervisor
 from services.runtime.wanted import Progress
 from turnout.v1 import runtime_pb2 as pb
@@ -26,15 +26,19 @@ class Plan(NamedTuple):
     pad_to: Padding | None = None
     states: tuple[SequenceState, ...] = ()
     controls: tuple[ControlInput, ...] = ()
+    instances: Instances = Instances()  # but for their count
+
+
+Start = Callable[[Plan, ModelSpec, int], Supervisor]
 
 
 class Generation:
-    """Instances of one plan. `start` makes and runs one; it is called again when the model's `count` grows."""
+    """Instances of one plan. `start` makes and runs the one of that number; it is called again when `count` grows."""
 
-    def __init__(self, plan: Plan, spec: ModelSpec, start: Callable[[Plan, ModelSpec], Supervisor]) -> None:
+    def __init__(self, plan: Plan, spec: ModelSpec, start: Start) -> None:
         self.plan = plan
         self.spec = spec
-        self.supervisors = [start(plan, spec) for _ in range(spec.count)]
+        self.supervisors = [start(plan, spec, number) for number in range(spec.instances.count)]
         self._start = start
 
     def adjust(self, spec: ModelSpec, let_go: Callable[[Supervisor], None]) -> None:
@@ -44,11 +48,11 @@ class Generation:
         self.spec = spec
         for supervisor in self.supervisors:
             supervisor.adjust(Bounds.of(spec))
-        for extra in self.supervisors[spec.count :]:
+        count = spec.instances.count
+        for extra in self.supervisors[count:]:
             let_go(extra)
-        del self.supervisors[spec.count :]
-        missing = spec.count - len(self.supervisors)
-        self.supervisors += [self._start(self.plan, spec) for _ in range(missing)]
+        del self.supervisors[count:]
+        self.supervisors += [self._start(self.plan, spec, number) for number in range(len(self.supervisors), count)]
 
     @property
     def progress(self) -> Progress:

@@ -14,7 +14,7 @@ from services.core.names import ModelVersion
 from services.core.registry import InventoryVersion
 from services.runtime.artifact_cache import ArtifactCache, ChangedError, Fetched
 from services.runtime.catalogue import Sighting
-from services.runtime.generation import Generation, Plan
+from services.runtime.generation import Generation, Plan, Start
 from services.runtime.supervisor import Supervisor
 from services.runtime.wanted import Progress
 from turnout.v1 import runtime_pb2 as pb
@@ -30,7 +30,7 @@ class Means:
     """What a held version works with."""
 
     cache: ArtifactCache
-    start: Callable[[Plan, ModelSpec], Supervisor]  # make an instance and run it
+    start: Start  # make an instance and run it
     spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
     wake: Callable[[], None]  # something changed: reconcile again
 
@@ -67,6 +67,7 @@ class HeldVersion:
             plan = Plan(
                 *self.identity, fetched.digest, fetched.found.framework, file, spec.trusted,
                 spec.outputs, spec.doubles, spec.signature, pad_to, *needs,
+                spec.instances.model_copy(update={"count": 1}),
             )  # fmt: skip
             self._advance(plan, spec)
         elif self.current is not None:

@@ -1,6 +1,7 @@
 """What a worker process is told when it starts."""
 
 from pathlib import Path
+from typing import Literal
 
 from services.core.batching_spec import ControlInput, Padding, SequenceState
 from services.core.declared import DeclaredSignature
@@ -23,6 +24,9 @@ class Job(Spec):
     outputs: tuple[str, ...] = ()  # besides the usual ones
     doubles: bool = False
     declared: DeclaredSignature | None = None  # what the operator says that it takes and gives
+    device: Literal["cpu", "cuda", "auto"] = "cpu"
+    visible_gpus: str | None = None  # CUDA_VISIBLE_DEVICES; null = as the supervisor sees them
+    cpus: tuple[int, ...] = ()  # processor cores to keep to; empty = all
     threads: int = 1
     warm_up: WarmUp = WarmUp()
     warm_up_sizes: tuple[int, ...] = (1,)  # rows

@@ -17,7 +17,7 @@ class RuntimeMetrics:
         )
         self.failures = Counter(
             "turnout_runtime_failures",
-            "Lives of instances that ended by themselves: artifact, load, spawn, exit, memory, execution, silent.",
+            "Lives of instances that ended by themselves, by kind: artifact, place, load, exit, memory and so on.",
             (*_VERSION, "kind"),
             registry=registry,
         )

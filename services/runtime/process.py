@@ -32,10 +32,11 @@ _THREAD_COUNTS = (
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2"}  # where the operator says nothing else: errors only
 
 
-def environment(environ: Mapping[str, str], threads: int) -> dict[str, str]:
+def environment(environ: Mapping[str, str], threads: int, visible_gpus: str | None = None) -> dict[str, str]:
     """What a worker inherits: thread counts bounded before a framework reads them, none of the mesh's own settings."""
     kept = {name: value for name, value in environ.items() if not name.startswith("TURNOUT_")}
-    return _QUIET | kept | dict.fromkeys(_THREAD_COUNTS, str(threads)) | {"PYTHONUNBUFFERED": "1"}
+    kept = _QUIET | kept | dict.fromkeys(_THREAD_COUNTS, str(threads)) | {"PYTHONUNBUFFERED": "1"}
+    return kept if visible_gpus is None else kept | {"CUDA_VISIBLE_DEVICES": visible_gpus}
 
 
 class WorkerProcess:
@@ -72,7 +73,7 @@ class WorkerProcess:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
                 pass_fds=(theirs.fileno(), stamp_fd),
-                env=environment(os.environ, job.threads),
+                env=environment(os.environ, job.threads, job.visible_gpus),
                 start_new_session=True,  # so that what it starts itself can be ended with it
             )  # fmt: skip
             stamp = Stamp(stamp_fd)

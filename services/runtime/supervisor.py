@@ -24,7 +24,7 @@ _LEAST_SILENCE_MS = 5000  # a busy machine is no reason to kill
 class Failure(NamedTuple):
     """Why a life of the worker ended."""
 
-    kind: str  # of a closed set, for metrics: exit, memory, execution, silent, load, artifact, spawn
+    kind: str  # of a closed set, for metrics: exit, memory, execution, silent, load, artifact, spawn, place
     reason: str
     is_final: bool = False
     waits: bool = False  # for something elsewhere: it is tried again for as long as it takes
@@ -56,6 +56,7 @@ class Supervisor:
         *,
         load_timeout_s: float,
         drain_s: float,
+        fault: str = "",
     ) -> None:
         self.bounds = bounds
         self.instance = pb.Instance(
@@ -69,6 +70,7 @@ class Supervisor:
         self._metrics = metrics
         self._load_timeout_s = load_timeout_s
         self._drain_s = drain_s
+        self._fault = fault  # why it cannot run in this pod
         self._restarts = Restarts(random.Random())  # noqa: S311 - jitter
         self._waits = Restarts(random.Random())  # noqa: S311 - jitter
         self._stop = asyncio.Event()
@@ -131,6 +133,8 @@ class Supervisor:
 
     async def _live(self) -> Failure | None:
         """One process from start to end; None when it ended because it was told to."""
+        if self._fault:
+            return Failure("place", self._fault, is_final=True)
         try:
             worker = await WorkerProcess.start(self._job, self._log)
         except OSError as error:

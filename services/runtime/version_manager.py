@@ -21,6 +21,7 @@ from services.runtime.generation import Plan
 from services.runtime.held_version import UNLOADED, HeldVersion, Means
 from services.runtime.job import Job
 from services.runtime.metrics import RuntimeMetrics
+from services.runtime.placing import Host, place, share
 from services.runtime.previous import Previous
 from services.runtime.status import Status
 from services.runtime.supervisor import Bounds, Supervisor
@@ -54,6 +55,8 @@ class VersionManager:
         self._cache = ArtifactCache(config.artifacts_dir())
         self._previous = Previous(config.data_dir / "runtime" / f"{config.run_dir.name}-previous.json")
         self._held: dict[ModelVersion, HeldVersion] = {}
+        self._host = Host.look()
+        self._instances = 0  # that this pod should have
         self._wake = asyncio.Event()
         self._look_now = asyncio.Event()
         self._is_loaded = False  # etcd or a snapshot has spoken
@@ -157,8 +160,10 @@ class VersionManager:
             asked = asked_for(spec, routes.get(model), available.get(model, ()))
             self._previous.note(model, asked, self._serving(model))
         goal = wanted(specs, routes, available, self._previous.versions, self._config.pool)
-        for identity in sorted(goal):
-            self._want(identity, specs[identity.model].for_version(identity.version))
+        wanted_specs = {identity: specs[identity.model].for_version(identity.version) for identity in sorted(goal)}
+        self._instances = sum(spec.instances.count for spec in wanted_specs.values())
+        for identity, spec in wanted_specs.items():
+            self._want(identity, spec)
         self._release(goal)
         is_settled = all(self._held[identity].progress is not Progress.PENDING for identity in goal)
         self._has_settled = self._has_settled or (is_settled and len(specs) == len(of_pool))
@@ -201,21 +206,24 @@ class VersionManager:
     def _means(self) -> Means:
         return Means(self._cache, self._start, self._spawn, self._wake.set)
 
-    def _start(self, plan: Plan, spec: ModelSpec) -> Supervisor:
+    def _start(self, plan: Plan, spec: ModelSpec, number: int) -> Supervisor:
         identity = f"{WORKER_PREFIX}{plan.model[:16]}-{plan.version[-6:]}-{secrets.token_hex(3)}"
-        config = self._config
+        config, where = self._config, place(spec.instances, number, self._host)
         job = Job(
             id=identity, model=plan.model, version=plan.version, digest=plan.digest, framework=plan.framework,
             file=plan.file, trusted=plan.trusted, outputs=plan.outputs, doubles=plan.doubles,
             declared=plan.declared,
             socket=config.run_dir.absolute() / f"{identity}.sock",
-            threads=config.worker_threads, warm_up=spec.warm_up, warm_up_sizes=spec.warm_up_sizes(),
+            device=where.device, visible_gpus=where.visible_gpus, cpus=where.cpus,
+            threads=spec.instances.threads or config.worker_threads or share(self._host.cores, self._instances),
+            warm_up=spec.warm_up, warm_up_sizes=spec.warm_up_sizes(),
             pad_to=plan.pad_to, states=plan.states, controls=plan.controls, quiet_s=config.quiet_s,
             log_level=config.log_level,
         )  # fmt: skip
         supervisor = Supervisor(
             job, Bounds.of(spec), self._wake.set, self._metrics,
             load_timeout_s=config.load_timeout_s, drain_s=max(0.5, config.drain_s - _DRAIN_MARGIN_S),
+            fault=where.fault,
         )  # fmt: skip
         self._spawn(self._supervise(supervisor))
         return supervisor

@@ -5,6 +5,7 @@ Run as `python -m services.runtime.worker JOB` with a Job as JSON.
 
 import asyncio
 import gc
+import os
 import signal
 import socket
 import sys
@@ -46,6 +47,8 @@ def main(argument: str) -> int:
     job = Job.parse(argument.encode())
     die_with_parent(job.parent, signal.SIGKILL)
     keep_freed_memory()
+    if job.cpus:
+        os.sched_setaffinity(0, job.cpus)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the supervisor
     set_up(job.log_level, instance=job.id, model=job.model, version=job.version)
     with socket.socket(fileno=job.reports_fd) as channel:
@@ -69,7 +72,7 @@ def load(job: Job) -> tuple[Backend, Signature, str]:
     gc.disable()  # nothing of what is made while loading is garbage: looking for it takes a tenth of the time
     with hidden(*UNUSED.get(job.framework, ())):
         backend = backend_for(job.framework)
-    options = Options(job.trusted, job.threads, job.outputs, job.doubles, job.declared)
+    options = Options(job.trusted, job.threads, job.outputs, job.doubles, job.declared, job.device)
     signature = agreed(backend.load(job.file, options), job.declared)
     loaded_s = time.monotonic() - began
     signature, note = fitted(signature, job.states, job.controls)

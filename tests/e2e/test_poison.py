@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)
 WORKERS = 3  # the first and the second die of it, the third answers the neighbours
 POISON_EVERY, POISONED = 10_000, 150  # of the calls' numbers
 # A delay, so that the poison has company.
-SPEC = {"trusted": True, "count": WORKERS, "batching": {"max_queue_delay_microseconds": 20_000}}
+SPEC = {"trusted": True, "instances": {"count": WORKERS}, "batching": {"max_queue_delay_microseconds": 20_000}}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

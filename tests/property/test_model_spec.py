@@ -32,7 +32,7 @@ models = st.fixed_dictionaries(
     optional={
         "repository": st.none() | st.just("file:///srv"),
         "framework": st.none() | st.sampled_from(["onnx", "sklearn", "xgboost", "lightgbm", "python"]),
-        "count": st.integers(1, 4),
+        "instances": st.fixed_dictionaries({}, optional={"count": st.integers(1, 4), "kind": st.just("cpu")}),
         "idempotent": st.booleans(),
         "placement": st.fixed_dictionaries({"pool": st.sampled_from(["default", "gpu"])}),
         "version_policy": policies,
@@ -53,7 +53,7 @@ def test_an_override_is_as_if_it_had_been_written_into_the_model(
 ) -> None:
     merged = dict(base)
     for name, value in override.items():
-        nested = name in {"placement", "batching", "limits"}
+        nested = name in {"placement", "batching", "limits", "instances"}
         merged[name] = {**base.get(name, {}), **value} if nested else value
 
     overridden = parse({**base, "versions": {"2": override}}).for_version("2")

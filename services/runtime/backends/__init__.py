@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple, Protocol, cast
+from typing import Literal, NamedTuple, Protocol, cast
 
 from numpy.typing import NDArray
 
@@ -14,6 +14,7 @@ from services.core.signature import Signature
 from services.runtime.backends.folders import SAVED_MODEL, Folder
 
 Arrays = Mapping[str, NDArray]
+Device = Literal["cpu", "cuda", "auto"]
 
 
 class BadArtifactError(Exception):
@@ -45,6 +46,9 @@ class Options:
     outputs: tuple[str, ...] = ()  # to give besides the usual ones: what a backend can, its module says
     doubles: bool = False  # rows come and scores go as FP64, where the framework computes in that
     declared: DeclaredSignature | None = None  # what the operator says that the artifact takes and gives
+    # "cuda": the first GPU that the process sees, or BadArtifactError; "cpu": none, and none is seen; "auto": the first
+    # GPU where the installed framework can use it, else the processor.
+    device: Device = "cpu"
 
 
 class Backend(Protocol):

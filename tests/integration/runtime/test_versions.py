@@ -219,7 +219,7 @@ async def test_count_and_slots_change_without_a_restart(pod: Pod) -> None:
     await pod.put("models/sum", SPEC)
     async with pod.running():
         first = await pod.instance("sum", "1")
-        await pod.put("models/sum", {**SPEC, "count": 2, "batching": {"slots": 5}})
+        await pod.put("models/sum", {**SPEC, "instances": {"count": 2}, "batching": {"slots": 5}})
         await pod.until("two ready", lambda: sum(each.state == READY for each in pod.state.instances) == 2)
         slots = {each.slots for each in pod.state.instances}
         pids = {each.pid for each in pod.state.instances}

@@ -63,7 +63,8 @@ def test_an_operators_value_is_read_as_written() -> None:
         ('{"warm_up": {"file": "/x"}}', "warm_up: file '/x' is not inside the version's folder"),
         ('{"warm_up": {"sizes": [1, 65]}}', "warm_up.sizes: 65 is not within 1 to max_batch_size"),
         ('{"warm_up": {"sizes": [0]}}', "warm_up.sizes: 0 is not within 1 to max_batch_size"),
-        ('{"count": 0}', "count: Input should be greater than or equal to 1"),
+        ('{"count": 2}', 'count: unknown field; write "instances": {"count": 2}'),
+        ('{"instances": {"count": 0}}', "instances.count: Input should be greater than or equal to 1"),
         ('{"idempotent": "yes"}', "idempotent: Input should be a valid boolean"),
         ('{"default_deadline_ms": 0}', "default_deadline_ms: Input should be greater than or equal to 1"),
         ('{"batching": {"max_batch_size": -1}}', "batching.max_batch_size: Input should be greater than or equal to 0"),
@@ -105,10 +106,10 @@ def test_an_operators_value_is_read_as_written() -> None:
         ('{"versions": {"v2": {}}}', f"versions.v2: 'v2'{NO_VERSION}"),
         ('{"versions": {"2": 5}}', "versions.2: Input should be an object"),
         (
-            '{"versions": {"2": {"count": 0, "cout": 1}}}',
-            "versions.2: count: Input should be greater than or equal to 1; cout: unknown field",
+            '{"versions": {"2": {"keep_previous": -1, "cout": 1}}}',
+            "versions.2: keep_previous: Input should be greater than or equal to 0; cout: unknown field",
         ),
-        ('{"versions": {"2": {"count": "2"}}}', "versions.2: count: Input should be a valid integer"),
+        ('{"versions": {"2": {"keep_previous": "2"}}}', "versions.2: keep_previous: Input should be a valid integer"),
         ('{"versions": {"2": {"versions": {}}}}', "versions.2: cannot override versions"),
         (
             '{"versions": {"2": {"batching": {"max_queue_size": 8}}}}',
@@ -141,13 +142,13 @@ def test_a_version_policy_chooses_among_what_the_repository_holds(policy: Versio
 
 def test_an_override_changes_nested_fields_one_by_one() -> None:
     spec = ModelSpec.parse(
-        b'{"batching": {"max_batch_size": 8, "slots": 4}, "count": 2,'
+        b'{"batching": {"max_batch_size": 8, "slots": 4}, "keep_previous": 2,'
         b' "versions": {"2": {"batching": {"max_batch_size": 16, "preferred_batch_size": [4]}}}}'
     )
 
     second = spec.for_version("2")
     assert second.batching == Batching(max_batch_size=16, slots=4, preferred_batch_size=(4,))
-    assert (second.count, second.versions) == (2, {})
+    assert (second.keep_previous, second.versions) == (2, {})
     assert spec.for_version("1").batching == Batching(max_batch_size=8, slots=4)
 
 

@@ -57,10 +57,10 @@ def test_an_earlier_value_stands_in_and_the_refusal_stays_said() -> None:
 
 def test_an_earlier_value_does_not_undo_a_newer_good_one() -> None:
     desired = Desired()
-    desired.apply([put("models/m", b"[]", 5), put("models/m", b'{"count": 2}', 6)])
+    desired.apply([put("models/m", b"[]", 5), put("models/m", b'{"instances": {"count": 2}}', 6)])
 
     assert desired.restore("models/m", b"{}", 3)
-    assert desired.specs["m"].count == 2
+    assert desired.specs["m"].instances.count == 2
 
 
 def test_a_key_that_names_no_model_is_refused() -> None:
