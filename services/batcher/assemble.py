@@ -45,6 +45,20 @@ def joined(signature: Signature, rows: int, members: Sequence[Pending]) -> list[
     return inputs
 
 
+def wanted(members: Sequence[Pending], signature: Signature) -> bytes:
+    """Request.outputs of a batch: each that a member names, and the usual ones where one names none.
+
+    Empty = the usual ones.
+    """
+    named = [member.wanted for member in members]
+    if not any(named):
+        return b""
+    names = {name for each in named for name in each}
+    if not all(named):
+        names.update(signature.usual_outputs())
+    return b"".join(bytes_field(7, spec.name.encode()) for spec in signature.outputs if spec.name in names)
+
+
 def encoded(
     number: int,
     name: ModelVersion,
@@ -61,12 +75,8 @@ def encoded(
     waits for it any more; 0 = no such time. `extra`: further fields of the request, encoded.
     """
     parts: list[Data] = [_NUMBERS.pack(_ID, number, _DEADLINE, left_us) + _addressed(name, rows) + extra]
-    if len(members) == 1:
-        only = members[0]
-        if only.wanted:
-            parts += [bytes_field(7, output.encode()) for output in only.wanted]
-        if only.request_id:
-            parts.append(bytes_field(12, only.request_id.encode()))
+    if len(members) == 1 and members[0].request_id:
+        parts.append(bytes_field(12, members[0].request_id.encode()))
     for name_, datatype, shape, pieces, size in inputs:
         tensor = _described(name_, datatype, tuple(shape))
         block = lender.lend(pieces, size) if lender is not None and size >= LEAST_BYTES else None

@@ -115,12 +115,13 @@ class Scatter:
         """The only member gets all outputs as they are."""
         (pending,) = self._batch.members
         if pending.state != DONE:
-            outputs = _wanted(pending, self._reply.outputs)
+            outputs = _wanted(pending, self._reply.outputs, self._usual(self._reply.outputs))
             befores = [_before(t.name, t.datatype, t.shape[:], len(t.data)) for t in outputs]
             self._answer(pending, befores, [tensor.data for tensor in outputs])
 
     def split(self, columns: Sequence[Column]) -> None:
         """Each member gets its rows of all outputs."""
+        usual = self._usual(columns)
         is_fixed = all(column.row_bytes >= 0 and not column.is_ragged for column in columns)
         head = b""
         between: list[tuple[bytes, Data, int]] = []
@@ -132,13 +133,13 @@ class Scatter:
             if pending.state == DONE:
                 pass
             elif pending.whole is not None or pending.wanted or not is_fixed:
-                self._answer_one(pending, columns, start, stop)
+                self._answer_one(pending, _wanted(pending, columns, usual), start, stop)
             else:
                 if shaped != (rows, pending.retries):
                     shaped = (rows, pending.retries)
-                    befores = [self._layouts.before(c, c.inner, rows, rows * c.row_bytes) for c in columns]
-                    head = self._head(pending.retries, befores, sum([rows * c.row_bytes for c in columns]))
-                    between = [(before, c.data, c.row_bytes) for before, c in zip(befores, columns, strict=True)]
+                    befores = [self._layouts.before(c, c.inner, rows, rows * c.row_bytes) for c in usual]
+                    head = self._head(pending.retries, befores, sum([rows * c.row_bytes for c in usual]))
+                    between = [(before, c.data, c.row_bytes) for before, c in zip(befores, usual, strict=True)]
                 parts: list[Data] = [head, self._numbers(pending), self._common]
                 for before, data, each in between:
                     parts += (before, data[start * each : stop * each])
@@ -148,10 +149,14 @@ class Scatter:
                     pending.turn.say(*parts)
             start = stop
 
-    def _answer_one(self, pending: Pending, columns: Sequence[Column], start: int, stop: int) -> None:
+    def _usual(self, outputs: Sequence[_Named]) -> Sequence[_Named]:
+        """Those of `outputs` that members get who name none."""
+        on_request = self._batch.first.bucket.intake.signature.on_request
+        return [output for output in outputs if output.name not in on_request] if on_request else outputs
+
+    def _answer_one(self, pending: Pending, chosen: Sequence[Column], start: int, stop: int) -> None:
         """Answer a member that is unlike the others; of a part of a request, keep it until the last has come."""
         root = pending.whole or pending
-        chosen = _wanted(root, columns)
         pieces: list[Data] = [column.rows_of(pending, start, stop) for column in chosen]
         if root.parts is not None:
             pending.state = DONE
@@ -211,10 +216,10 @@ class Scatter:
         )  # fmt: skip
 
 
-def _wanted(pending: Pending, outputs: Sequence[_Named]) -> Sequence[_Named]:
-    """Those of `outputs` that a request asked for, in its order; all when it asked for none."""
+def _wanted(pending: Pending, outputs: Sequence[_Named], usual: Sequence[_Named]) -> Sequence[_Named]:
+    """Those of `outputs` that a request asked for, in its order; the usual ones when it asked for none."""
     if not pending.wanted:
-        return outputs
+        return usual
     named = {output.name: output for output in outputs}
     return [named[name] for name in dict.fromkeys(pending.wanted) if name in named]
 

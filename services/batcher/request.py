@@ -104,6 +104,7 @@ class Pending:
         part.deadline_ns, part.expires_ns = self.deadline_ns, self.expires_ns
         part.level, part.rank = self.level, self.rank
         part.tries, part.request_id, part.whole = self.tries, self.request_id, self
+        part.wanted = self.wanted
         return part
 
 

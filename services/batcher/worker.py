@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sized
 from dataclasses import dataclass
 
-from services.batcher.assemble import Joined, encoded, joined
+from services.batcher.assemble import Joined, encoded, joined, wanted
 from services.batcher.policy import FOREVER_NS
 from services.batcher.request import Pending
 from services.batcher.search import Search
@@ -60,6 +60,11 @@ class Batch:
     def inputs(self, signature: Signature) -> list[Joined]:
         """What the model takes, as its worker says it."""
         return joined(signature, self.rows, self.members)
+
+    def outputs(self) -> bytes:
+        """Which outputs its members are to get, encoded; empty = the usual ones."""
+        intake = self.first.bucket.intake
+        return b"" if intake.one_output else wanted(self.members, intake.signature)
 
     def extra(self) -> bytes:
         """Further fields of the request to the worker, encoded."""
@@ -157,8 +162,8 @@ class Worker:
         number, self._next = self._next, self._next + 1
         self.in_flight[number] = batch
         inputs = batch.inputs(facts.signature)
-        left_us = batch.left_us(self._clock())
-        parts = encoded(number, facts.name, batch.rows, batch.members, inputs, left_us, batch.extra(), self._lender)
+        left_us, extra = batch.left_us(self._clock()), batch.outputs() + batch.extra()
+        parts = encoded(number, facts.name, batch.rows, batch.members, inputs, left_us, extra, self._lender)
         self._link.send_encoded(*parts)
         batch.sent_ns = self._clock()
         self.busy_until_ns = max(self.busy_until_ns, batch.sent_ns) + batch.expected_ns

@@ -10,6 +10,7 @@ def signature_to_proto(signature: Signature) -> pb.Signature:
         outputs=[pb.TensorSpec(name=s.name, datatype=s.datatype, shape=s.shape) for s in signature.outputs],
         batches=signature.batches,
         platform=signature.platform,
+        on_request=signature.on_request,
     )
 
 
@@ -19,4 +20,5 @@ def signature_from_proto(message: pb.Signature) -> Signature:
         outputs=tuple(TensorSpec(s.name, s.datatype, tuple(s.shape)) for s in message.outputs),
         batches=message.batches,
         platform=message.platform,
+        on_request=tuple(message.on_request),
     )

@@ -115,7 +115,7 @@ class ModelSpec(Spec):
     keep_previous: int = Field(default=1, ge=0, le=16)
     framework: Framework | None = None  # detected from the artifact when absent
     trusted: bool = False  # pickles and Python files run code when loaded: only with the operator's word
-    outputs: tuple[str, ...] = ()  # to give besides the usual ones, where the framework can: docs/frameworks.md
+    outputs: tuple[str, ...] = ()  # to give to requests that name them, where the framework can: docs/frameworks.md
     doubles: bool = False  # rows come and scores go as FP64 (scikit-learn, LightGBM)
     signature: DeclaredSignature | None = None  # for artifacts that do not tell what they take and give
     instances: Instances = Instances()

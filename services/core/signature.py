@@ -31,16 +31,25 @@ class Given(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Inputs and outputs of one model version. `batches`: dimension 0 counts independent rows."""
+    """Inputs and outputs of one model version. `batches`: dimension 0 counts independent rows.
+
+    `on_request`: of the outputs, those that only requests get that name them.
+    """
 
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     batches: bool
     platform: str = ""
+    on_request: tuple[str, ...] = ()
+
+    def usual_outputs(self) -> list[str]:
+        """What a request gets that names none."""
+        return [spec.name for spec in self.outputs if spec.name not in self.on_request]
 
     def hash(self) -> str:
         """16 hex digits that differ when anything a caller could notice differs."""
-        return hashlib.sha256(repr((self.inputs, self.outputs, self.batches)).encode()).hexdigest()[:16]
+        seen = (self.inputs, self.outputs, self.batches, *([self.on_request] if self.on_request else ()))
+        return hashlib.sha256(repr(seen).encode()).hexdigest()[:16]
 
     def without(self, inputs: frozenset[str], outputs: frozenset[str] = frozenset()) -> "Signature":
         """The signature as the caller sees it when the mesh fills `inputs` in and keeps `outputs` to itself."""
@@ -49,6 +58,7 @@ class Signature:
             tuple(spec for spec in self.outputs if spec.name not in outputs),
             self.batches,
             self.platform,
+            tuple(name for name in self.on_request if name not in outputs),
         )
 
 

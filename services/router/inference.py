@@ -16,7 +16,7 @@ class Inference(NamedTuple):
     id: str  # echoed in the answer
     parameters: Mapping[str, Parameter]
     inputs: Sequence[Given]
-    outputs: Sequence[str]  # names wanted; empty = all
+    outputs: Sequence[str]  # names wanted; empty = all that are not given on request only
     size_bytes: int
 
 

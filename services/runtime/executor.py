@@ -30,6 +30,7 @@ from services.runtime.backends import Backend, ModelError
 from services.runtime.faults import describe
 from services.runtime.job import Job
 from services.runtime.leases import Leases, Views, generations_of, views_of
+from services.runtime.running import run_of
 from services.runtime.sequence_state import LostStateError, SequenceStates
 from services.runtime.stamp import Stamp
 from turnout.v1 import link_pb2 as pb
@@ -56,8 +57,7 @@ class Executor:
 
     def __init__(self, job: Job, backend: Backend, signature: Signature, stamp: Stamp) -> None:
         self._job = job
-        self._run = backend.run
-        self._run_within = getattr(backend, "run_within", None)  # of a PatientBackend
+        self._run = run_of(backend)
         self._signature = signature
         self._stamp = stamp
         # None = no plain numpy type: decoded by the slower way.
@@ -65,7 +65,7 @@ class Executor:
             spec.name: (spec.datatype, None if spec.datatype in {BYTES, "BF16"} else NUMPY_DTYPE[spec.datatype])
             for spec in signature.inputs
         }
-        self._outputs = [spec.name for spec in signature.outputs]
+        self._outputs = signature.usual_outputs()
         self._bf16 = frozenset(spec.name for spec in signature.outputs if spec.datatype == "BF16")
         self._states: SequenceStates | None = None
         if job.states:
@@ -171,10 +171,8 @@ class Executor:
         began = time.monotonic_ns()
         self._stamp.begin(began)
         try:
-            if self._run_within is None:
-                outputs = self._run(inputs)
-            else:
-                outputs = self._run_within(inputs, None if self._due_s is None else self._due_s - time.monotonic())
+            left_s = None if self._due_s is None else self._due_s - time.monotonic()
+            outputs = self._run(inputs, self._needed(request), left_s)
             compute_ns = time.monotonic_ns() - began
             if self._states is not None:
                 self._states.keep(link, request.sequence_rows[:], outputs)
@@ -213,6 +211,11 @@ class Executor:
             missing = ", ".join(name for name in known if name not in arrays)
             raise _BadBatchError(INVALID_ARGUMENT, f"input {missing} is missing")
         return arrays
+
+    def _needed(self, request: pb.Request) -> list[str]:
+        """The outputs that a batch is for: those that are asked for, and the states that sequences go on with."""
+        wanted = request.outputs[:] or self._outputs
+        return wanted if self._states is None else [*wanted, *self._states.outputs]
 
     def _states_before(self, link: Link, request: pb.Request) -> dict[str, NDArray]:
         """The state inputs of a batch of sequences."""

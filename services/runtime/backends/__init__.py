@@ -1,7 +1,7 @@
 """Backends: one small module and class a framework, found by name so that a process imports only the one it needs."""
 
 import importlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -43,7 +43,7 @@ class Options:
 
     trusted: bool = False  # may the artifact run code of its own (a pickle)?
     threads: int = 1  # of one batch
-    outputs: tuple[str, ...] = ()  # to give besides the usual ones: what a backend can, its module says
+    outputs: tuple[str, ...] = ()  # to give on request besides the usual ones: what a backend can, its module says
     doubles: bool = False  # rows come and scores go as FP64, where the framework computes in that
     declared: DeclaredSignature | None = None  # what the operator says that the artifact takes and gives
     # "cuda": the first GPU that the process sees, or BadArtifactError; "cpu": none, and none is seen; "auto": the first
@@ -52,12 +52,7 @@ class Options:
 
 
 class Backend(Protocol):
-    """One loaded model. Not thread-safe: one batch after the other.
-
-    It may have one method more, `examples() -> Iterable[Arrays]`, asked once after `load`: inputs as callers send them,
-    each with every input of the signature. They warm the model up, and two rows that differ tell whether it may batch,
-    where made-up rows (zeros and ones, texts "0" and "1") would mean nothing to it.
-    """
+    """One loaded model. Not thread-safe: one batch after the other."""
 
     def load(self, artifact: Path, options: Options) -> Signature:
         """Load the artifact's file; of one that is a folder this is its mark. Raises BadArtifactError."""
@@ -66,6 +61,23 @@ class Backend(Protocol):
         """Every output of one batch. Inputs are read-only and match the signature; raises whatever the model raises."""
 
     def unload(self) -> None: ...
+
+
+class ExemplaryBackend(Backend, Protocol):
+    """A backend to whose model made-up rows (zeros and ones, texts "0" and "1") may mean nothing."""
+
+    def examples(self) -> Iterable[Arrays]:
+        """Inputs as callers send them, each with every input of the signature; asked once after `load`.
+
+        They warm the model up, and two rows that differ tell whether it may batch.
+        """
+
+
+class ChoosyBackend(Backend, Protocol):
+    """A backend that saves work where only some outputs are wanted."""
+
+    def run_only(self, inputs: Arrays, outputs: Collection[str]) -> dict[str, NDArray]:
+        """As `run`, with these outputs at least."""
 
 
 class PatientBackend(Backend, Protocol):

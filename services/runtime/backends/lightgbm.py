@@ -1,7 +1,7 @@
 """LightGBM models from text, or from the JSON of Booster.dump_model."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,9 @@ _MANY_CLASSES = ("multiclass", "multiclassova")
 class Model:
     """One booster: input `x`; outputs `label` and `probabilities` like a classifier of scikit-learn, or `y`.
 
-    NaN is a missing value; a categorical column has its codes as whole numbers. Options.outputs may ask for `margin`
+    NaN is a missing value; a categorical column has its codes as whole numbers. Options.outputs may have `margin`
     (scores before the objective's link), `leaf` (INT64, for each tree) and `contributions` (to the margin, for each
-    feature and last the bias) too: each is a prediction of its own, and the last is slow.
+    feature and last the bias) given on request: each is a prediction of its own, and the last is slow.
     """
 
     def __init__(self) -> None:
@@ -47,20 +47,28 @@ class Model:
         elif objective == "binary":
             self._outputs = self._two_probabilities
         features = booster.num_feature()
-        answers = self.run({_INPUT: np.zeros((1, features), self._float)}, probing=True)
+        answers = self._answers(np.zeros((1, features), self._float), self._also, usual=True)
         integers = {LABEL, LEAF}
         self._specs = tuple(
             TensorSpec(name, "INT64" if name in integers else floats, (-1, *answer.shape[1:]))
             for name, answer in answers.items()
         )
-        return Signature((TensorSpec(_INPUT, floats, (-1, features)),), self._specs, batches=True, platform="lightgbm")
+        inputs = (TensorSpec(_INPUT, floats, (-1, features)),)
+        return Signature(inputs, self._specs, batches=True, platform="lightgbm", on_request=self._also)
 
-    def run(self, inputs: Arrays, *, probing: bool = False) -> dict[str, NDArray]:
+    def run(self, inputs: Arrays) -> dict[str, NDArray]:
+        return self.run_only(inputs, [spec.name for spec in self._specs])
+
+    def run_only(self, inputs: Arrays, outputs: Collection[str]) -> dict[str, NDArray]:
         rows = inputs[_INPUT]
-        if not len(rows) and not probing:
+        if not len(rows):
             return no_rows(self._specs)
-        answers = self._outputs(self._predict(rows))
-        for name in self._also:
+        also = [name for name in self._also if name in outputs]
+        return self._answers(rows, also, usual=len(also) < len(outputs))
+
+    def _answers(self, rows: NDArray, also: Collection[str], *, usual: bool) -> dict[str, NDArray]:
+        answers = self._outputs(self._predict(rows)) if usual else {}
+        for name in also:
             answers[name] = self._more(name, rows)
         return answers
 

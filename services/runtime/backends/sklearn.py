@@ -1,6 +1,7 @@
 """scikit-learn estimators, from skops files or, on the operator's word, from pickles."""
 
 import warnings
+from collections.abc import Collection
 from pathlib import Path
 
 from numpy.typing import NDArray
@@ -35,13 +36,16 @@ class Model:
                 rows.needs_doubles = True
         outputs = answers.specs(None if example is None else rows.of(example))
         self._rows, self._answers, self._outputs = rows, answers, outputs
-        return Signature(rows.specs, outputs, batches=True, platform="sklearn")
+        return Signature(rows.specs, outputs, batches=True, platform="sklearn", on_request=options.outputs)
 
     def run(self, inputs: Arrays) -> dict[str, NDArray]:
+        return self.run_only(inputs, [spec.name for spec in self._outputs])
+
+    def run_only(self, inputs: Arrays, outputs: Collection[str]) -> dict[str, NDArray]:
         assert self._rows is not None and self._answers is not None  # noqa: S101, PT018 - run after load
         if not len(next(iter(inputs.values()))):
             return no_rows(self._outputs)
-        return self._answers.of(self._rows.of(inputs))
+        return self._answers.of(self._rows.of(inputs), outputs)
 
     def examples(self) -> list[Arrays]:
         return [] if self._rows is None else self._rows.examples()

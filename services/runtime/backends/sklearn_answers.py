@@ -1,6 +1,6 @@
 """What an estimator of scikit-learn gives: each method that it has is an output or two."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,9 +28,9 @@ class _Part(NamedTuple):
 class Answers:
     """`label` and `probabilities` of a classifier, `y` of what else predicts, `transform` of what only transforms.
 
-    Options.outputs may ask for `decision_function` and `transform` too, where the estimator has them. A classifier of
-    several labels has a column of `label` for each, and `probabilities_0`, `probabilities_1`, … where it gives them
-    apart.
+    Options.outputs may have `decision_function` and `transform` given on request, where the estimator has them. A
+    classifier of several labels has a column of `label` for each, and `probabilities_0`, `probabilities_1`, … where it
+    gives them apart.
     """
 
     def __init__(self, artifact: Path, estimator: Any, options: Options) -> None:
@@ -48,11 +48,15 @@ class Answers:
         possible = [name for name, part in also.items() if part != usual and callable(getattr(estimator, name, None))]
         refuse_unknown(artifact, options.outputs, possible)
         self._parts = [usual, *(also[name] for name in options.outputs)]
+        self._on_request = options.outputs
 
-    def of(self, rows: Any) -> dict[str, NDArray[Any]]:
-        answers = self._parts[0].answer(rows)
-        for part in self._parts[1:]:
-            answers.update(part.answer(rows))
+    def of(self, rows: Any, outputs: Collection[str]) -> dict[str, NDArray[Any]]:
+        """`outputs` at least."""
+        wanted = [name in outputs for name in self._on_request]
+        answers = self._parts[0].answer(rows) if sum(wanted) < len(outputs) else {}
+        for part, is_wanted in zip(self._parts[1:], wanted, strict=True):
+            if is_wanted:
+                answers.update(part.answer(rows))
         return answers
 
     def specs(self, example: Any) -> tuple[TensorSpec, ...]:
@@ -60,7 +64,8 @@ class Answers:
         known = tuple(spec for part in self._parts for spec in part.specs)
         try:
             if example is not None:
-                return tuple(_spec(name, array) for name, array in self.of(example).items())
+                answers = self.of(example, [spec.name for spec in known])
+                return tuple(_spec(name, array) for name, array in answers.items())
             if type(self._estimator).__module__.startswith("sklearn."):
                 check_is_fitted(self._estimator)
         except NotFittedError as error:

@@ -1,7 +1,7 @@
 """XGBoost models from JSON or UBJSON."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,9 @@ _ALSO = (MARGIN, LEAF, CONTRIBUTIONS)
 class Model:
     """One booster: input `x`; outputs `label` and `probabilities` like a classifier of scikit-learn, or `y`.
 
-    NaN is a missing value; a categorical column has its codes as whole numbers. Options.outputs may ask for `margin`
+    NaN is a missing value; a categorical column has its codes as whole numbers. Options.outputs may have `margin`
     (scores before the objective's link), `leaf` (INT64, for each tree; not of gblinear) and `contributions` (to the
-    margin, for each feature and last the bias) too: each is a prediction of its own, and the last is slow.
+    margin, for each feature and last the bias) given on request: each is a prediction of its own, and the last is slow.
     """
 
     def __init__(self) -> None:
@@ -52,18 +52,22 @@ class Model:
         self._also = options.outputs
         if self._also:
             zeros = np.zeros((1, features), np.float32)
-            outputs += tuple(_spec(name, array) for name, array in self._more(zeros).items())
+            outputs += tuple(_spec(name, array) for name, array in self._more(zeros, self._also).items())
         self._specs = outputs
         inputs = (TensorSpec(_INPUT, "FP32", (-1, features)),)
-        return Signature(inputs, outputs, batches=True, platform="xgboost")
+        return Signature(inputs, outputs, batches=True, platform="xgboost", on_request=self._also)
 
     def run(self, inputs: Arrays) -> dict[str, NDArray]:
+        return self.run_only(inputs, [spec.name for spec in self._specs])
+
+    def run_only(self, inputs: Arrays, outputs: Collection[str]) -> dict[str, NDArray]:
         rows = inputs[_INPUT]
         if not len(rows):
             return no_rows(self._specs)
-        answers = self._outputs(self._predict(rows))
-        if self._also:
-            answers.update(self._more(rows))
+        also = [name for name in self._also if name in outputs]
+        answers = self._outputs(self._predict(rows)) if len(also) < len(outputs) else {}
+        if also:
+            answers.update(self._more(rows, also))
         return answers
 
     def unload(self) -> None:
@@ -106,11 +110,11 @@ class Model:
         )
         return answer
 
-    def _more(self, rows: NDArray) -> dict[str, NDArray]:
-        """The outputs that were asked for besides the usual ones."""
+    def _more(self, rows: NDArray, names: Collection[str]) -> dict[str, NDArray]:
+        """Outputs that are given on request."""
         matrix = self._matrix(rows)
         answers: dict[str, NDArray] = {}
-        for name in self._also:
+        for name in names:
             answer = self._booster.predict(
                 matrix,
                 iteration_range=self._rounds,

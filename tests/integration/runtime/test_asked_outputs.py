@@ -14,7 +14,7 @@ ROWS = FEATURES[::9].astype(np.float32)
 WORDS = b"\x80\x3f\x00\x40"  # 1 and 2
 
 
-async def test_outputs_that_the_spec_asks_for_are_given(pod: Pod) -> None:
+async def test_outputs_that_the_spec_names_are_given_to_whom_names_them(pod: Pod) -> None:
     trained = xgboost.XGBClassifier(n_estimators=3, n_jobs=1).fit(FEATURES.astype(np.float32), CLASSES)
     (pod.models / "iris" / "1").mkdir(parents=True)
     trained.save_model(pod.models / "iris" / "1" / "model.ubj")
@@ -22,11 +22,16 @@ async def test_outputs_that_the_spec_asks_for_are_given(pod: Pod) -> None:
     async with pod.running():
         instance = await pod.instance("iris", "1")
         async with Batcher(instance) as batcher:
-            reply = await (await batcher.send_array(ROWS))
+            usual = await (await batcher.send_array(ROWS))
+            asked = await (await batcher.send_array(ROWS, outputs=["leaf", "label"]))
 
     assert instance.signature.batches, instance.reason
-    assert np.array_equal(output(reply, "leaf"), trained.apply(ROWS))
-    assert np.array_equal(output(reply, "label"), trained.predict(ROWS))
+    assert [spec.name for spec in instance.signature.outputs] == ["label", "probabilities", "leaf"]
+    assert list(instance.signature.on_request) == ["leaf"]
+    assert [each.name for each in usual.outputs] == ["label", "probabilities"]
+    assert [each.name for each in asked.outputs] == ["leaf", "label"]
+    assert np.array_equal(output(asked, "leaf"), trained.apply(ROWS))
+    assert np.array_equal(output(asked, "label"), trained.predict(ROWS))
 
 
 async def test_bf16_comes_out_as_it_went_in(pod: Pod) -> None:

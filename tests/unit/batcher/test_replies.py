@@ -1,5 +1,7 @@
 """Answers are encoded by hand; protobuf must read what was meant."""
 
+from dataclasses import replace
+
 import pytest
 
 from services.batcher.policy import BatchPolicy
@@ -83,3 +85,66 @@ def test_outputs_come_in_the_order_they_were_asked_for_whoever_is_in_the_batch(
         bench.puppet.reply(pb.Reply(id=batches[0].id, executed=pb.EXECUTED_YES, outputs=outputs, final=True))
 
     assert [output.name for output in bench.replies()[number].outputs] == wanted
+
+
+THREE = Signature(
+    ECHO.inputs,
+    tuple(ECHO.outputs[0]._replace(name=name) for name in ("y", "y2", "leaf")),
+    batches=True,
+    on_request=("leaf",),
+)
+
+
+def answered(bench: Bench) -> list[list[str]]:
+    """Answer every batch with what it asks for; what that was."""
+    asked = []
+    while batches := bench.puppet.batches():
+        (batch,) = batches
+        asked.append(list(batch.outputs))
+        tensors = [{"name": name, "datatype": "INT32", "shape": [batch.rows]} for name in asked[-1] or ["y", "y2"]]
+        outputs = [{**tensor, "data": batch.inputs[0].data} for tensor in tensors]
+        bench.puppet.reply(pb.Reply(id=batch.id, executed=pb.EXECUTED_YES, outputs=outputs, final=True))
+    return asked[1:]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "asked"),
+    [
+        ([[], []], []),
+        ([["y"], ["y2"]], ["y", "y2"]),
+        ([["y2"], ["y2"]], ["y2"]),
+        ([[], ["leaf"]], ["y", "y2", "leaf"]),
+        ([["leaf", "y"], ["leaf"]], ["y", "leaf"]),
+        ([["y"], []], ["y", "y2"]),
+        ([["leaf"]], ["leaf"]),
+    ],
+)
+def test_a_worker_is_asked_for_what_any_member_wants_and_each_gets_its_own(
+    wanted: list[list[str]], asked: list[str]
+) -> None:
+    bench = Bench(signature=THREE)
+    bench.send([0])
+    numbers = [number for each in wanted for number in bench.send([1], outputs=each)]
+
+    assert answered(bench) == [asked]
+    given = [[output.name for output in bench.replies()[number].outputs] for number in numbers]
+    assert given == [each or ["y", "y2"] for each in wanted]
+
+
+def test_every_part_of_a_cut_request_asks_for_what_it_wants() -> None:
+    bench = Bench(BatchPolicy(max_batch_rows=2, max_request_rows=10), signature=THREE)
+    bench.send([0])
+    (number,) = bench.send([1, 2, 3], outputs=["leaf"])
+
+    assert answered(bench) == [["leaf"], ["leaf"]]
+    assert bench.values(number) == [1, 2, 3]
+
+
+def test_a_model_that_does_not_batch_is_asked_for_what_is_wanted() -> None:
+    bench = Bench(BatchPolicy(max_batch_rows=0), signature=replace(THREE, batches=False))
+    bench.send([0])
+    (one,), (other,) = bench.send([1], outputs=["leaf"]), bench.send([2])
+
+    assert answered(bench) == [["leaf"], []]
+    assert [output.name for output in bench.replies()[one].outputs] == ["leaf"]
+    assert [output.name for output in bench.replies()[other].outputs] == ["y", "y2"]

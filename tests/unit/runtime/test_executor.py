@@ -1,7 +1,7 @@
 """Batches over links, as a worker runs them."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pytest
@@ -304,3 +304,47 @@ async def test_state_stays_with_the_worker_until_its_sequence_its_peer_or_its_ba
     executor.closed(link, "gone")  # type: ignore[arg-type]
     executor.opened(link)  # type: ignore[arg-type]
     assert run(8, (3 << 2, 1))[0] == 3
+
+
+class Chooser:
+    """A backend that can save work: keeps what it was asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[str]] = []
+
+    def run_only(self, inputs: Mapping[str, np.ndarray], outputs: Sequence[str]) -> dict[str, np.ndarray]:
+        self.asked.append(list(outputs))
+        return dict.fromkeys(outputs, inputs["x"])
+
+    run = None
+
+
+@pytest.mark.parametrize(
+    ("states", "wanted", "asked"),
+    [
+        ((), [], ["sum"]),
+        ((), ["leaf"], ["leaf"]),
+        ((), ["leaf", "sum"], ["leaf", "sum"]),
+        (({"input_name": "before", "output_name": "after"},), ["leaf"], ["leaf", "after"]),
+    ],
+)
+async def test_a_backend_that_can_save_work_is_told_what_is_wanted(
+    states: tuple[object, ...], wanted: list[str], asked: list[str]
+) -> None:
+    outputs = (*SUMS.outputs, TensorSpec("leaf", "FP32", (-1, 1)))
+    if not states:
+        outputs = tuple(spec for spec in outputs if spec.name != "after")
+    inputs = SUMS.inputs if states else SUMS.inputs[:1]
+    signature = Signature(inputs, outputs, batches=True, on_request=("leaf",))
+    chooser = Chooser()
+    job = Job.model_validate(JOB | {"states": states})
+    executor = Executor(job, chooser, signature, Stamp(Stamp.create()))  # type: ignore[arg-type]
+    link = FakeLink()
+    executor.opened(link)  # type: ignore[arg-type]
+    one = Tensor(name="x", datatype="FP32", shape=[1, 1], data=bytes(4))
+    rows = [1 << 2 | 2] if states else []
+    batch = pb.Request(id=1, model="m", version="1", rows=1, inputs=[one], outputs=wanted, sequence_rows=rows)
+    executor.received(link, pb.Frame(requests=[batch]))  # type: ignore[arg-type]
+
+    assert chooser.asked == [asked]
+    assert [output.name for output in link.replies[0].outputs] == [name for name in asked if name != "after"]

@@ -163,3 +163,14 @@ def test_json_of_linear_trees_is_refused_with_a_hint(tmp_path: Path) -> None:
     model, _ = loaded(tmp_path, trained, "model.txt", Options(doubles=True))
 
     assert np.array_equal(model.run({"x": FEATURES})["y"], trained.predict(FEATURES))
+
+
+@pytest.mark.parametrize("names", [["leaf"], ["label", "margin"], ["probabilities"]])
+def test_what_nobody_wants_is_not_computed(tmp_path: Path, names: list[str]) -> None:
+    model, signature = loaded(tmp_path, train(FEATURES, CLASSES, "multiclass"), NAMES[0], ALL)
+    whole, given = model.run({"x": ROWS}), model.run_only({"x": ROWS}, names)
+    usual = {"label", "probabilities"}
+
+    assert signature.on_request == ("margin", "leaf", "contributions")
+    assert given.keys() == {name for name in whole if name in names or (name in usual and usual & {*names})}
+    assert all(np.array_equal(given[name], whole[name]) for name in given)

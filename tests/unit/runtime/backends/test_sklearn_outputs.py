@@ -9,6 +9,7 @@ import skops.io
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_iris
 from sklearn.decomposition import PCA
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.ensemble import IsolationForest, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.multioutput import ClassifierChain, MultiOutputClassifier
@@ -150,3 +151,15 @@ def test_no_rows_have_no_answers(tmp_path: Path) -> None:
     answer = model.run({"x": np.zeros((0, 4), np.float32)})
 
     assert {name: array.shape for name, array in answer.items()} == {"label": (0,), "probabilities": (0, 3)}
+
+
+@pytest.mark.parametrize("names", [["transform"], ["label"], ["transform", "probabilities"]])
+def test_what_nobody_wants_is_not_computed(tmp_path: Path, names: list[str]) -> None:
+    estimator = make_pipeline(StandardScaler(), LinearDiscriminantAnalysis()).fit(FEATURES, CLASSES)
+    model, signature = loaded(tmp_path, estimator, Options(outputs=("decision_function", "transform")))
+    whole, given = model.run({"x": ROWS}), model.run_only({"x": ROWS}, names)
+    usual = {"label", "probabilities"}
+
+    assert signature.on_request == ("decision_function", "transform")
+    assert given.keys() == {name for name in whole if name in names or (name in usual and usual & {*names})}
+    assert all(np.array_equal(given[name], whole[name]) for name in given)

@@ -126,3 +126,14 @@ def test_models_side_by_side_in_threads_answer_as_one_by_one(tmp_path: Path) -> 
         answers = list(pool.map(lambda number: models[number % 4].run({"x": FEATURES}), range(4)))
 
     assert all(np.array_equal(answer[name], serial[name]) for answer in answers for name in serial)
+
+
+@pytest.mark.parametrize("names", [["margin"], ["label"], ["leaf", "probabilities"], ["label", "margin"]])
+def test_what_nobody_wants_is_not_computed(tmp_path: Path, names: list[str]) -> None:
+    model, signature = loaded(tmp_path, train(xgboost.DMatrix(FEATURES, CLASSES), "multi:softprob"))
+    whole, given = model.run({"x": ROWS}), model.run_only({"x": ROWS}, names)
+    usual = {"label", "probabilities"}
+
+    assert signature.on_request == ("margin", "leaf", "contributions")
+    assert given.keys() == {name for name in whole if name in names or (name in usual and usual & {*names})}
+    assert all(np.array_equal(given[name], whole[name]) for name in given)

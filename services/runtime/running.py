@@ -1,0 +1,20 @@
+"""How a backend is run, by what it can make use of."""
+
+from collections.abc import Callable, Collection
+
+from numpy.typing import NDArray
+
+from services.runtime.backends import Arrays, Backend
+
+RunBatch = Callable[[Arrays, Collection[str], float | None], dict[str, NDArray]]
+
+
+def run_of(backend: Backend) -> RunBatch:
+    """What runs one batch: its inputs, the outputs that are wanted, and the seconds that anybody waits for them."""
+    run, run_only = backend.run, getattr(backend, "run_only", None)  # of a ChoosyBackend
+    run_within = getattr(backend, "run_within", None)  # of a PatientBackend
+    if run_within is not None:
+        return lambda inputs, _outputs, left_s: run_within(inputs, left_s)
+    if run_only is not None:
+        return lambda inputs, outputs, _left_s: run_only(inputs, outputs)
+    return lambda inputs, _outputs, _left_s: run(inputs)
