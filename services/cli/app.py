@@ -27,7 +27,7 @@ app = typer.Typer(
 app.command("up")(up.up)
 app.command("down")(down.down)
 app.command("predict")(predict.predict)
-app.command("models")(models.models)
+app.add_typer(models.app, name="models")
 app.add_typer(routes.app, name="routes")
 app.add_typer(shadow.app, name="shadow")
 app.command("play")(play.play)

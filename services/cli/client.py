@@ -89,9 +89,15 @@ class GrpcClient:
 
     async def inputs_of(self, model: str, version: str) -> list[TensorSpec]:
         """What a caller must send."""
+        return (await self.signature_of(model, version))[0]
+
+    async def signature_of(self, model: str, version: str) -> tuple[list[TensorSpec], list[TensorSpec]]:
+        """What a caller must send, and what it gets."""
         request = pb.ModelMetadataRequest(name=model, version=version)
         response = await self._result(self._stub.ModelMetadata(request, timeout=self._timeout_s))
-        return [TensorSpec(each.name, each.datatype, tuple(each.shape)) for each in response.inputs]
+        both = (response.inputs, response.outputs)
+        inputs, outputs = ([TensorSpec(each.name, each.datatype, tuple(each.shape)) for each in side] for side in both)
+        return inputs, outputs
 
     async def is_ready(self, model: str, version: str = "") -> bool:
         request = pb.ModelReadyRequest(name=model, version=version)

@@ -1,10 +1,13 @@
-"""turnout models: what is known, what is loaded, who gets what."""
+"""turnout models: what is known, what is loaded, who gets what; and what changes that."""
 
 import asyncio
 from collections import Counter
 from typing import Any, NamedTuple
 
+import typer
+
 from services.chassis.etcd import EtcdClient
+from services.cli import inspect_model, lifecycle
 from services.cli.options import DEFAULT_DATA_DIR, DataDirOption, EtcdOption, JsonOption, PrefixOption, Target
 from services.cli.output import print_json, say, show, table
 from services.cli.readiness import versions
@@ -15,6 +18,11 @@ from services.core.registry import InventoryVersion
 from services.core.route_spec import RouteSpec
 from services.core.spec import BadValueError, Spec
 
+app = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
+app.command("index")(lifecycle.index)
+app.command("inspect")(inspect_model.inspect)
+app.command("load")(lifecycle.load)
+app.command("unload")(lifecycle.unload)
 _COLUMNS = ("model", "version", "state", "replicas", "share", "digest", "")
 _DIGEST_SHOWN = 12
 _REFUSED = "route refused"
@@ -32,7 +40,9 @@ class Row(NamedTuple):
     reason: str
 
 
+@app.callback()
 def models(
+    context: typer.Context,
     *,
     data_dir: DataDirOption = DEFAULT_DATA_DIR,
     etcd: EtcdOption = "",
@@ -40,6 +50,8 @@ def models(
     json: JsonOption = False,
 ) -> None:
     """List models and versions: state, replicas, share of the traffic. Example: turnout models --json."""
+    if context.invoked_subcommand is not None:
+        return
     rows = asyncio.run(_rows(Target(data_dir, etcd, etcd_prefix)))
     if json:
         print_json([row._asdict() for row in rows])
@@ -101,13 +113,13 @@ def rows_of(
 async def _rows(target: Target) -> list[Row]:
     async with target.open_etcd() as client:
         known = await versions(client)
-        specs = await _parsed(client, keys.MODELS, ModelSpec)
-        routes = await _parsed(client, keys.ROUTES, RouteSpec)
-        endpoints = await _endpoints(client)
+        specs = await parsed(client, keys.MODELS, ModelSpec)
+        routes = await parsed(client, keys.ROUTES, RouteSpec)
+        endpoints = await endpoints_of(client)
     return rows_of(specs, routes, known, endpoints)
 
 
-async def _parsed(client: EtcdClient, prefix: str, kind: type[Spec]) -> dict[str, Any]:
+async def parsed(client: EtcdClient, prefix: str, kind: type[Spec]) -> dict[str, Any]:
     """The values below `prefix`; None for one that is not valid."""
     found: dict[str, Any] = {}
     for key, entry in (await client.list(prefix)).entries.items():
@@ -118,6 +130,6 @@ async def _parsed(client: EtcdClient, prefix: str, kind: type[Spec]) -> dict[str
     return found
 
 
-async def _endpoints(client: EtcdClient) -> Counter[ModelVersion]:
+async def endpoints_of(client: EtcdClient) -> Counter[ModelVersion]:
     listing = await client.list(keys.ENDPOINTS)
     return Counter(ModelVersion(*keys.parse_endpoint(key)[:2]) for key in listing.entries)

@@ -1,6 +1,7 @@
 """models/MODEL in etcd: how a model is loaded, batched, limited, fed and guarded."""
 
 import json
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
@@ -113,6 +114,8 @@ class ModelSpec(Spec):
     version_policy: VersionPolicy = VersionPolicy(latest=1)
     default_version: Version | None = None  # serves when there is no route
     keep_previous: int = Field(default=1, ge=0, le=16)
+    loaded: bool = True  # false: pods let go of it, routes and all; the index keeps it as "unloaded"
+    loads: int = Field(default=0, ge=0)  # another number has pods load anew, beside what they hold
     framework: Framework | None = None  # detected from the artifact when absent
     trusted: bool = False  # pickles and Python files run code when loaded: only with the operator's word
     outputs: tuple[str, ...] = ()  # to give to requests that name them, where the framework can: docs/frameworks.md
@@ -150,10 +153,11 @@ class ModelSpec(Spec):
         override = self.versions.get(version)
         if not override:
             return self
-        if "versions" in override:
-            raise ValueError(f"versions.{version}: cannot override versions")
-        merged = _merge(self.model_dump(mode="json", exclude={"versions"}, exclude_unset=True), override)
-        return ModelSpec.model_validate_json(json.dumps(merged), strict=True)
+        for name in ("versions", "loaded", "loads"):
+            if name in override:
+                raise ValueError(f"versions.{version}: cannot override {name}")
+        base = self.model_dump(mode="json", exclude={"versions"}, exclude_unset=True)
+        return ModelSpec.model_validate_json(json.dumps(merged(base, override)), strict=True)
 
     def warm_up_sizes(self) -> tuple[int, ...]:
         """Rows of the batches that a version runs before it is ready, ascending."""
@@ -170,12 +174,13 @@ class ModelSpec(Spec):
 _WHOLE = {"version_policy", "signature"}  # overridden as a whole: one of three, and an order of names
 
 
-def _merge(base: dict[str, Any], override: dict[str, Any]) -> dict[str, Any]:
-    merged = dict(base)
+def merged(base: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:
+    """`base` under `override`: nested objects field by field, but for those of _WHOLE."""
+    fields = dict(base)
     for key, value in override.items():
-        below = merged.get(key)
-        if isinstance(below, dict) and isinstance(value, dict) and key not in _WHOLE:
-            merged[key] = _merge(below, value)
+        below = fields.get(key)
+        if isinstance(below, Mapping) and isinstance(value, Mapping) and key not in _WHOLE:
+            fields[key] = merged(below, value)
         else:
-            merged[key] = value
-    return merged
+            fields[key] = value
+    return fields

@@ -47,12 +47,26 @@ def dial_address(record: Endpoint | ServiceRecord, host: str) -> str:
     return record.address
 
 
+State = Literal["UNKNOWN", "READY", "UNAVAILABLE", "LOADING", "UNLOADING"]
+
+
+class InventoryInstance(Record):
+    """One worker process of a version."""
+
+    state: str  # LOADING, READY, DRAINING, BACKOFF or FAILED
+    restarts: int = 0
+
+
 class InventoryVersion(Record):
     """One version a pod knows, in Triton's words for its state."""
 
-    state: Literal["UNKNOWN", "READY", "UNAVAILABLE", "LOADING", "UNLOADING"]
+    state: State
     reason: str = ""
     digest: str = ""
+    framework: str = ""
+    update: Literal["", "LOADING", "UNAVAILABLE"] = ""  # of what is to take the place of what is READY
+    failures: int = 0  # of a load, or of its update's, in a row
+    instances: dict[str, InventoryInstance] = {}  # by name
 
 
 class Inventory(Record):
@@ -60,6 +74,8 @@ class Inventory(Record):
 
     pool: str = "default"
     models: dict[ModelName, dict[Version, InventoryVersion]] = {}
+    specs: dict[ModelName, int] = {}  # revision of models/MODEL that its versions are by, as this pod has come so far
+    faults: dict[ModelName, str] = {}  # why the repository of a model cannot be read
 
 
 class ConfigStatus(Record):

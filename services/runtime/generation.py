@@ -27,6 +27,7 @@ class Plan(NamedTuple):
     states: tuple[SequenceState, ...] = ()
     controls: tuple[ControlInput, ...] = ()
     instances: Instances = Instances()  # but for their count
+    loads: int = 0  # of the model's spec: another number asks for other processes
 
 
 Start = Callable[[Plan, ModelSpec, int], Supervisor]
@@ -71,6 +72,11 @@ class Generation:
     def reason(self) -> str:
         """What the first instance that is not well says."""
         return next((s.instance.reason for s in self.supervisors if s.state != pb.READY and s.instance.reason), "")
+
+    @property
+    def failures(self) -> int:
+        """Loads that failed in a row, of the instance with the most."""
+        return max(supervisor.failed_loads for supervisor in self.supervisors)
 
     def stop(self) -> None:
         for supervisor in self.supervisors:

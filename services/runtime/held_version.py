@@ -9,9 +9,10 @@ from typing import Any
 import structlog
 
 from services.core.batching_spec import states_and_controls
+from services.core.desired_state import UNLOADED
 from services.core.model_spec import ModelSpec
 from services.core.names import ModelVersion
-from services.core.registry import InventoryVersion
+from services.core.registry import InventoryInstance, InventoryVersion
 from services.runtime.artifact_cache import ArtifactCache, ChangedError, Fetched
 from services.runtime.catalogue import Sighting
 from services.runtime.generation import Generation, Plan, Start
@@ -20,7 +21,6 @@ from services.runtime.wanted import Progress
 from turnout.v1 import runtime_pb2 as pb
 
 _READ_AGAIN_S = 5.0
-UNLOADED = "unloaded"  # Triton's word for a version that is there and not asked for
 
 log = structlog.get_logger()
 
@@ -50,12 +50,14 @@ class HeldVersion:
         self._fetched: Fetched | None = None
         self._read_again_at_s = 0.0
         self._is_pending = False
+        self._is_behind = False  # the repository holds something else than what was fetched
         self._is_released = False
 
     def want(self, spec: ModelSpec, sighting: Sighting | None, *, is_settled: bool) -> None:
         """Come one step nearer to serving what the repository holds, as `spec` (of this version) says."""
         self._is_released = False
         self._is_pending = sighting is not None and not is_settled and self.current is None
+        self._is_behind = sighting is not None and self._asked != (sighting.artifact, spec.framework)
         if sighting is None and self.current is None:
             self.fault = "not in the repository"
         elif sighting is not None and is_settled:
@@ -67,7 +69,7 @@ class HeldVersion:
             plan = Plan(
                 *self.identity, fetched.digest, fetched.found.framework, file, spec.trusted,
                 spec.outputs, spec.doubles, spec.signature, pad_to, *needs,
-                spec.instances.model_copy(update={"count": 1}),
+                spec.instances.model_copy(update={"count": 1}), spec.loads,
             )  # fmt: skip
             self._advance(plan, spec)
         elif self.current is not None:
@@ -124,11 +126,31 @@ class HeldVersion:
                 return InventoryVersion(state="UNAVAILABLE", reason=UNLOADED)
             state = "LOADING" if self.progress is Progress.PENDING else "UNAVAILABLE"
             return InventoryVersion(state=state, reason=self.fault)
-        reason = self.fault or (self.next.reason if self.next else "") or current.reason
+        following = self.next
+        reason = self.fault or (following.reason if following else "") or current.reason
         states = {Progress.READY: "READY", Progress.PENDING: "LOADING", Progress.FAILED: "UNAVAILABLE"}
         return InventoryVersion.model_validate(
-            {"state": states[self.progress], "reason": reason, "digest": current.plan.digest}
+            {
+                "state": states[self.progress],
+                "reason": reason,
+                "digest": current.plan.digest,
+                "framework": current.plan.framework,
+                "update": self._update(),
+                "failures": (following or current).failures,
+                "instances": {
+                    each.id: InventoryInstance(state=pb.InstanceState.Name(each.state), restarts=each.restarts)
+                    for each in self.instances()
+                },
+            }
         )
+
+    def _update(self) -> str:
+        """How what is to take the place of what serves is coming on."""
+        if self.is_fetching or self._is_behind:
+            return "LOADING"
+        if self.fault or (self.next is not None and self.next.progress is Progress.FAILED):
+            return "UNAVAILABLE"
+        return "LOADING" if self.next is not None else ""
 
     # -- fetching
 

@@ -29,6 +29,7 @@ class Failure(NamedTuple):
     is_final: bool = False
     waits: bool = False  # for something elsewhere: it is tried again for as long as it takes
     ready_for_s: float = 0.0
+    was_ready: bool = False
 
 
 @dataclass
@@ -65,6 +66,7 @@ class Supervisor:
             sequence_batching=bounds.sequences.dump() if bounds.sequences else b"",
         )  # fmt: skip
         self.ended = asyncio.Event()
+        self.failed_loads = 0  # in a row, since it last was ready
         self._job = job
         self._on_change = on_change
         self._metrics = metrics
@@ -103,6 +105,7 @@ class Supervisor:
                 if failure is None:
                     return
                 self._metrics.failures.labels(self._job.model, self._job.version, failure.kind).inc()
+                self.failed_loads += not failure.was_ready
                 delay_s = None if failure.is_final else self._delay_s(failure)
                 if delay_s is None:
                     self._give_up(failure)
@@ -141,7 +144,7 @@ class Supervisor:
             return Failure("spawn", f"its process could not be started: {error}")
         stopping = asyncio.get_running_loop().create_task(self._stop.wait())
         try:
-            self._set(pb.LOADING, "", pid=worker.pid)
+            self._set(pb.LOADING, self.instance.reason, pid=worker.pid)  # of the last failure, if there was one
             return await self._load(worker, stopping) or await self._watch(worker, stopping)
         finally:
             stopping.cancel()
@@ -181,6 +184,7 @@ class Supervisor:
             return Failure("artifact" if is_final else "load", report.reason, is_final, report.state == pb.LOADING)
         self._metrics.load_seconds.labels(self._job.framework).observe(load_s)
         self._metrics.loads.labels(self._job.model, self._job.version).inc()
+        self.failed_loads = 0
         self.instance.signature.CopyFrom(report.signature)
         self._set(pb.READY, report.reason)
         self._log.info("instance_ready", load_s=round(load_s, 3), batches=report.signature.batches)
@@ -200,12 +204,12 @@ class Supervisor:
             ready_for_s = loop.time() - ready_s
             if worker.exited.done():
                 reason = f"its process {describe_exit(worker.exited.result())}"
-                return None if stopping.done() else Failure("exit", reason, ready_for_s=ready_for_s)
+                return None if stopping.done() else Failure("exit", reason, ready_for_s=ready_for_s, was_ready=True)
             if stopping.done():
                 await self._drain(worker)
                 return None
             if failure := self._over_memory(worker) or self._over_time(worker):
-                return failure._replace(ready_for_s=ready_for_s)
+                return failure._replace(ready_for_s=ready_for_s, was_ready=True)
 
     def _over_memory(self, worker: WorkerProcess) -> Failure | None:
         limit = self.bounds.limits.max_memory_bytes

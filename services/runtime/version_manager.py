@@ -9,6 +9,8 @@ from typing import Any
 import structlog
 
 from services.chassis.etcd import Change, EtcdClient, EtcdError
+from services.core import keys
+from services.core.desired_state import UNLOADED
 from services.core.model_spec import ModelSpec
 from services.core.names import ModelVersion
 from services.core.registry import Inventory, InventoryVersion
@@ -18,7 +20,7 @@ from services.runtime.config import RuntimeConfig
 from services.runtime.control import WORKER_PREFIX, Control
 from services.runtime.desired import Desired, Refused
 from services.runtime.generation import Plan
-from services.runtime.held_version import UNLOADED, HeldVersion, Means
+from services.runtime.held_version import HeldVersion, Means
 from services.runtime.job import Job
 from services.runtime.metrics import RuntimeMetrics
 from services.runtime.placing import Host, place, share
@@ -61,6 +63,7 @@ class VersionManager:
         self._look_now = asyncio.Event()
         self._is_loaded = False  # etcd or a snapshot has spoken
         self._has_looked = False
+        self._looked_at: dict[str, int] = {}  # model -> revision of its spec that the last whole look went by
         self._has_settled = False
         self._is_draining = False
         self._swept: set[str] | None = None  # what the cache was last cut down to
@@ -119,7 +122,10 @@ class VersionManager:
         while not self._is_draining:
             self._look_now.clear()
             if self._is_loaded:
-                await self._catalogue.look(self._desired.of_pool(self._config.pool))
+                specs = self._desired.of_pool(self._config.pool)
+                revisions = {model: self._desired.accepted.get(f"{keys.MODELS}{model}", 0) for model in specs}
+                await self._catalogue.look(specs)
+                self._looked_at = revisions
                 self._has_looked = True
                 self._wake.set()
                 await self._sweep()
@@ -194,7 +200,7 @@ class VersionManager:
                 continue
             model = identity.model
             spec = self._desired.specs.get(model)
-            is_ours = spec is not None and spec.placement.pool == self._config.pool
+            is_ours = spec is not None and spec.placement.pool == self._config.pool and spec.loaded
             stable = stable_of(spec, self._desired.routes.get(model)) if spec else None
             if not is_ours or may_release(stable, progress.get(model, {})):
                 if held.current is not None:
@@ -250,12 +256,24 @@ class VersionManager:
         self._metrics.count(Counter((i.model, i.version, pb.InstanceState.Name(i.state)) for i in instances))
 
     def _inventory(self) -> Inventory:
+        catalogue = self._catalogue
         models: dict[str, dict[str, InventoryVersion]] = {}
-        for model in self._desired.of_pool(self._config.pool):
-            versions = self._catalogue.versions.get(model, {})
-            models[model] = {version: InventoryVersion(state="UNAVAILABLE", reason=UNLOADED) for version in versions}
+        specs = self._desired.of_pool(self._config.pool)
+        for model, spec in specs.items():
+            sighted = catalogue.versions.get(model, {})
+            coming = spec.version_policy.choose(list(sighted)) if spec.loaded else set()
+            coming -= catalogue.available().get(model, set())
+            models[model] = {version: _unheld(is_coming=version in coming) for version in sighted}
         for (model, version), held in self._held.items():
             is_there = version in models.get(model, {}) or held.current is not None
             if model in models and is_there:
                 models[model][version] = held.inventory()
-        return Inventory(pool=self._config.pool, models=models)
+        faults = {model: fault for model, fault in catalogue.faults.items() if model in specs}
+        return Inventory(pool=self._config.pool, models=models, specs=self._looked_at, faults=faults)
+
+
+def _unheld(*, is_coming: bool) -> InventoryVersion:
+    """A version in the repository that nothing is done about, or not yet."""
+    if is_coming:
+        return InventoryVersion(state="LOADING", reason="its files are still written to")
+    return InventoryVersion(state="UNAVAILABLE", reason=UNLOADED)

@@ -29,12 +29,15 @@ def named_versions(spec: ModelSpec, route: RouteSpec | None) -> set[str]:
 
 def asked_for(spec: ModelSpec, route: RouteSpec | None, available: Collection[str]) -> set[str]:
     """Version policy over what is available, and every version that a route names or the model defaults to."""
+    if not spec.loaded:
+        return set()
     return spec.version_policy.choose(list(available)) | named_versions(spec, route)
 
 
 def kept(spec: ModelSpec, asked: Collection[str], previous: Sequence[str]) -> list[str]:
     """The versions kept warm though nobody asks for them any more: the last `keep_previous` let go, latest first."""
-    return [version for version in previous if version not in asked][: spec.keep_previous]
+    keep = spec.keep_previous if spec.loaded else 0
+    return [version for version in previous if version not in asked][:keep]
 
 
 def wanted(

@@ -111,6 +111,17 @@ class EtcdClient:
         put = rpc.RequestOp(request_put=rpc.PutRequest(key=full, value=value))
         return await self._if(compare, put)
 
+    async def swap(self, key: str, value: bytes | None, *, mod_revision: int) -> int:
+        """As put_if, or delete where `value` is None: the revision of this change, 0 if the key was changed before."""
+        full = self._full(key)
+        compare = rpc.Compare(target=rpc.Compare.MOD, key=full, mod_revision=mod_revision)
+        if value is None:
+            operation = rpc.RequestOp(request_delete_range=rpc.DeleteRangeRequest(key=full))
+        else:
+            operation = rpc.RequestOp(request_put=rpc.PutRequest(key=full, value=value))
+        response = await self._connection.call(_TXN, rpc.TxnRequest(compare=[compare], success=[operation]))
+        return response.header.revision if response.succeeded else 0
+
     async def delete(self, key: str) -> bool:
         """Whether there was such a key."""
         return (await self._connection.call(_DELETE, rpc.DeleteRangeRequest(key=self._full(key)))).deleted > 0

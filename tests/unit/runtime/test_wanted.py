@@ -34,6 +34,7 @@ FULL_ROUTE = {
         ({"keep_previous": 0}, None, ["9", "2"], {"10"}),
         ({"keep_previous": 2}, None, ["10", "9", "2", "1"], {"10", "9", "2"}),
         ({"placement": {"pool": "gpu"}}, {"stable": "1"}, ["2"], set()),
+        ({"loaded": False, "default_version": "1", "keep_previous": 2}, {"stable": "1"}, ["2"], set()),
     ],
 )
 def test_wanted_is_policy_and_named_and_default_and_kept(

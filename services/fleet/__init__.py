@@ -1,0 +1,1 @@
+"""What operators do to a whole fleet through etcd: for the command line, and for a router that offers it."""
