@@ -80,7 +80,8 @@ def _instances(groups: object) -> dict[str, Any]:
     if len(kinds) > 1 or not kinds <= _KINDS.keys() or not all(isinstance(count, int) for count in counts):
         raise InvalidRequestError(f"config.instance_group: one kind of {', '.join(_KINDS)}, and a whole count")
     made: dict[str, Any] = {"count": sum(counts)} if sum(counts) else {}
-    made |= {"kind": _KINDS[kind] for kind in kinds}
+    if kinds:
+        made["kind"] = _KINDS[kinds.pop()]
     gpus = [gpu for group in known for gpu in group.get("gpus", [])]
     return made | ({"gpus": gpus} if gpus else {})
 

@@ -33,6 +33,7 @@ class Means:
     start: Start  # make an instance and run it
     spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
     wake: Callable[[], None]  # something changed: reconcile again
+    swept: asyncio.Event  # set while no copies are being removed
 
 
 class HeldVersion:
@@ -162,6 +163,7 @@ class HeldVersion:
         self._fetch = self._means.spawn(self._fetch_one(spec, sighting))
 
     async def _fetch_one(self, spec: ModelSpec, sighting: Sighting) -> None:
+        await self._means.swept.wait()
         try:
             fetched = await self._means.cache.fetch(sighting.artifact, spec.framework)
         except ChangedError as error:

@@ -67,6 +67,8 @@ class VersionManager:
         self._has_settled = False
         self._is_draining = False
         self._swept: set[str] | None = None  # what the cache was last cut down to
+        self._is_swept = asyncio.Event()
+        self._is_swept.set()
         self._tasks: asyncio.TaskGroup | None = None
 
     def changed(self, changes: Sequence[Change]) -> None:
@@ -142,7 +144,11 @@ class VersionManager:
         used = {digest for held in self._held.values() for digest in held.digests()}
         if used != self._swept:
             self._swept = used
-            await self._cache.keep_only(used)
+            self._is_swept.clear()  # what is fetched from now on is not among `used`
+            try:
+                await self._cache.keep_only(used)
+            finally:
+                self._is_swept.set()
 
     async def _find_last_good(self, refused: Refused) -> None:
         """A key that is bad from the start holds what it held before."""
@@ -210,7 +216,7 @@ class VersionManager:
                 del self._held[identity]
 
     def _means(self) -> Means:
-        return Means(self._cache, self._start, self._spawn, self._wake.set)
+        return Means(self._cache, self._start, self._spawn, self._wake.set, self._is_swept)
 
     def _start(self, plan: Plan, spec: ModelSpec, number: int) -> Supervisor:
         identity = f"{WORKER_PREFIX}{plan.model[:16]}-{plan.version[-6:]}-{secrets.token_hex(3)}"
