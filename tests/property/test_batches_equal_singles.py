@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import lightgbm
 import numpy as np
 import onnx
 import pytest
@@ -84,13 +85,34 @@ def trees(folder: Path) -> Backend:
     return loaded("xgboost", folder / "model.ubj")
 
 
-def loaded(framework: str, file: Path) -> Backend:
+def leaves(folder: Path) -> Backend:
+    parameters = {"objective": "multiclass", "num_class": 3, "num_leaves": 5, "num_threads": 1, "verbose": -1}
+    lightgbm.train(parameters, lightgbm.Dataset(FEATURES, CLASSES), 5).save_model(folder / "model.txt")
+    return loaded("lightgbm", folder / "model.txt")
+
+
+def code(folder: Path) -> Backend:
+    (folder / "model.py").write_text(
+        "import numpy as np\n"
+        "class Model:\n"
+        "    inputs = {'x': ('FP32', [-1, 4])}\n"
+        "    outputs = {'y': ('FP64', [-1]), 'order': ('INT64', [-1, 4])}\n"
+        "    def predict(self, inputs):\n"
+        "        x = inputs['x'].astype(np.float64)\n"
+        "        return {'y': np.tanh(x).sum(axis=1), 'order': x.argsort(axis=1, kind='stable')}\n"
+    )
+    return loaded("python", folder / "model.py", trusted=True)
+
+
+def loaded(framework: str, file: Path, *, trusted: bool = False) -> Backend:
     backend = backend_for(framework)
-    backend.load(file, Options())
+    backend.load(file, Options(trusted=trusted))
     return backend
 
 
-@pytest.fixture(scope="module", params=[network, doubles, forest, line, trees], ids=lambda make: make.__name__)
+@pytest.fixture(
+    scope="module", params=[network, doubles, forest, line, trees, leaves, code], ids=lambda make: make.__name__
+)
 def backend(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Backend:
     make: Callable[[Path], Backend] = request.param
     return make(tmp_path_factory.mktemp("model"))

@@ -11,7 +11,7 @@ from services.core.signature import Signature, TensorSpec
 from services.core.tensor import BYTES
 from services.runtime.backends import Arrays, BadArtifactError, Options, refuse_unknown
 from services.runtime.backends.onnx_shapes import corrected
-from services.runtime.backends.onnx_values import run_with_bf16
+from services.runtime.backends.onnx_values import run_with_bf16, value
 from services.runtime.backends.onnx_wire import without_shape
 
 _PROVIDER = "CPUExecutionProvider"
@@ -41,6 +41,7 @@ class Model:
         self._outputs: list[str] = []
         self._text: tuple[str, ...] = ()
         self._bf16: frozenset[str] = frozenset()
+        self._gives_bf16 = False
 
     def load(self, artifact: Path, options: Options) -> Signature:
         refuse_unknown(artifact, options.outputs, ())
@@ -53,6 +54,12 @@ class Model:
         self._outputs = [spec.name for spec in declared]
         self._text = tuple(spec.name for spec in inputs if spec.datatype == BYTES)
         self._bf16 = frozenset(spec.name for spec in inputs + declared if spec.datatype == "BF16")
+        self._gives_bf16 = any(spec.name in self._bf16 for spec in declared)
+        if self._text and self._gives_bf16:
+            raise BadArtifactError(
+                f"{artifact.name}: text goes in and BF16 comes out, and onnxruntime gives both to nobody: cast the"
+                " output to FP32"
+            )
         scalars = {spec.name for spec in inputs if spec.shape == ()}
         if scalars and (undeclared := sorted(scalars & without_shape(artifact))):
             raise BadArtifactError(
@@ -66,8 +73,10 @@ class Model:
     def run(self, inputs: Arrays) -> dict[str, NDArray]:
         if self._text:
             inputs = {name: _as_text(array) if name in self._text else array for name, array in inputs.items()}
-        if self._bf16:
+        if self._gives_bf16:
             return run_with_bf16(self._session, self._outputs, inputs, self._bf16)
+        if self._bf16:
+            inputs = {n: value(array, is_bf16=True) if n in self._bf16 else array for n, array in inputs.items()}
         return dict(zip(self._outputs, self._session.run(self._outputs, inputs), strict=True))
 
     def unload(self) -> None:
@@ -78,7 +87,7 @@ def _open(artifact: Path, options: Options) -> Any:
     settings = ort.SessionOptions()
     settings.intra_op_num_threads = options.threads
     settings.inter_op_num_threads = 1
-    settings.log_severity_level = 3  # errors; they are raised as well
+    settings.log_severity_level = 4  # fatal: errors are raised, and need not be printed too
     try:
         return ort.InferenceSession(str(artifact), settings, providers=[_PROVIDER])
     except Exception as error:

@@ -18,14 +18,15 @@ def run_with_bf16(
     session: Any, outputs: Sequence[str], inputs: Arrays, bf16: Collection[str]
 ) -> dict[str, NDArray[Any]]:
     """Every output; those named in `bf16`, and the inputs too, are arrays of uint16 words."""
-    values = {name: _value(array, is_bf16=name in bf16) for name, array in inputs.items()}
+    values = {name: value(array, is_bf16=name in bf16) for name, array in inputs.items()}
     answers = session.run_with_ort_values(list(outputs), values)
     return {
         name: _words(answer) if name in bf16 else answer.numpy() for name, answer in zip(outputs, answers, strict=True)
     }
 
 
-def _value(array: NDArray[Any], *, is_bf16: bool) -> Any:
+def value(array: NDArray[Any], *, is_bf16: bool) -> Any:
+    """An array as onnxruntime holds it; of words if `is_bf16`."""
     array = np.ascontiguousarray(array).reshape(array.shape)  # it makes a row of a scalar
     if is_bf16:
         return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(array, _BF16)

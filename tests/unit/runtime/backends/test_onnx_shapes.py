@@ -98,6 +98,24 @@ def test_inputs_of_several_datatypes_and_bf16_are_computed_with(tmp_path: Path) 
     assert answer["short"].tolist() == [[0x4000, 0x4080]]
 
 
+def test_bf16_and_text_go_in_together_but_bf16_does_not_come_out_of_text(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Cast", ["x"], ["y"], to=FLOAT), helper.make_node("Identity", ["t"], ["z"])]
+    inputs: list[Value] = [("x", BF16, ["n"]), ("t", TYPES["BYTES"], ["n"])]
+    outputs: list[Value] = [("y", FLOAT, ["n"]), ("z", TYPES["BYTES"], ["n"])]
+    model, _ = loaded(tmp_path, graph(nodes, inputs, outputs))
+    answer = model.run({"x": np.array([0x3F80, 0x4000], np.uint16), "t": np.array([b"a", b"b"], dtype=object)})
+
+    assert answer["y"].tolist() == [1, 2]
+    assert answer["z"].tolist() == ["a", "b"]
+    with pytest.raises(
+        BadArtifactError, match=r"^model.onnx: text goes in and BF16 comes out.*cast the output to FP32$"
+    ):
+        loaded(
+            tmp_path,
+            graph([helper.make_node("Identity", ["x"], ["y"]), nodes[1]], inputs, [("y", BF16, ["n"]), outputs[1]]),
+        )
+
+
 def test_an_output_without_a_declared_shape_has_the_one_that_it_shows(tmp_path: Path) -> None:
     node = helper.make_node("MatMul", ["x", "w"], ["y"])
     weights = numpy_helper.from_array(np.ones((3, 2), np.float32), "w")
