@@ -1,6 +1,7 @@
 """The batcher of one model version: asks the policy and acts, driven by arrivals, replies and one alarm."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import ClassVar, NamedTuple
 
 import structlog
@@ -122,7 +123,10 @@ class Batcher:
         pad_to, whole = self._pad_to, self._signature
         padder = Padder(pad_to, whole, self.padding) if pad_to is not None else None
         filled = policy.filled_inputs | (pad_to.told() if pad_to is not None else frozenset())
-        return Intake(self.name.model, whole.without(filled, policy.kept_outputs), padder)
+        seen = whole.without(filled, policy.kept_outputs)
+        if policy.sequences is not None:
+            seen = replace(seen, more=())  # these have neither state nor controls
+        return Intake(self.name.model, seen, padder)
 
     def pump(self, now_ns: int) -> None:
         """Launch everything that may leave now."""

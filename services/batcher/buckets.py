@@ -23,7 +23,7 @@ _UNKNOWN = -1
 
 
 class Bucket:
-    """Requests with equal names, datatypes and inner dimensions, in the order in which they are served."""
+    """Requests for one signature with equal inner dimensions, in the order in which they are served."""
 
     __slots__ = ("inner", "intake", "listed", "members", "rows", "service", "shadow", "since_ns")
 
@@ -78,7 +78,7 @@ class Bucket:
 
 
 class Buckets:
-    """The buckets of one model version by what they hold: shapes, or for closed ones a number of their own."""
+    """The buckets of one model version by shapes, and by signature where one was named; closed ones by a number."""
 
     __slots__ = ("_by_key", "_forget_at", "_serial", "_urgent")
 

@@ -15,20 +15,40 @@ Inputs = tuple[list[Data], Shapes, int]  # bytes of each in the signature's orde
 class Intake:
     """Reads requests of one model version."""
 
-    __slots__ = ("_fixed", "_inner", "batches", "is_fixed", "model", "one_output", "padder", "signature")
+    __slots__ = (
+        "_fixed",
+        "_inner",
+        "_others",
+        "batches",
+        "is_fixed",
+        "model",
+        "name",
+        "one_output",
+        "padder",
+        "signature",
+    )
 
-    def __init__(self, model: str, signature: Signature, padder: Padder | None = None) -> None:
+    def __init__(self, model: str, signature: Signature, padder: Padder | None = None, name: str = "") -> None:
         self.model = model
         self.signature = signature  # as callers see it
+        self.name = name  # by which requests ask for it; empty = it is the usual one
+        self._others = {other.name: Intake(model, other, None, other.name) for other in signature.more}
         self.padder = padder  # for rows of different lengths
         self.batches = signature.batches
-        self.one_output = len(signature.outputs) == 1
+        self.one_output = len(signature.outputs) == 1 and not signature.more
         self.is_fixed = not any(size < 0 for spec in signature.inputs for size in spec.shape[signature.batches :])
         self._inner: Shapes = tuple(spec.shape[1:] for spec in signature.inputs)
         sizes = [row_bytes(spec) for spec in signature.inputs]
         self._fixed: list[tuple[str, str, int]] = []  # when every row has a fixed size: name, datatype, bytes of a row
         if signature.batches and all(size is not None for size in sizes):
             self._fixed = [(s.name, s.datatype, size or 0) for s, size in zip(signature.inputs, sizes, strict=True)]
+
+    def named(self, name: str) -> "Intake":
+        """What reads requests for the signature that they name, if they do. Raises InvalidRequestError."""
+        if not name:
+            return self
+        asked = self.signature.named(name)
+        return self._others[name] if asked is not self.signature else self
 
     def is_like(self, other: "Intake") -> bool:
         """Whether both read alike, so that what they have read may share a batch."""

@@ -4,7 +4,7 @@ from services.batcher.alarm import Alarm
 from services.batcher.buckets import Bucket
 from services.batcher.device import Device
 from services.batcher.lobby import Lobby
-from services.batcher.policy import ANSWER_NS, choose, departure, fitting
+from services.batcher.policy import ALONE, ANSWER_NS, choose, departure, fitting
 from services.batcher.recovery import Recovery
 from services.batcher.request import DONE, LAUNCHED, Pending
 from services.batcher.tally import HOPELESS
@@ -96,7 +96,7 @@ class Launcher:
         """Whether a batch of `bucket` left; False: its requests were told to go. None: it waits for the alarm."""
         if bucket.front() is None:
             return None
-        form = self._tuner.form
+        form = self._tuner.form if bucket.intake.batches else ALONE
         start_ns = max(now_ns, worker.busy_until_ns) + ANSWER_NS  # deadlines are those of answers
         service = bucket.service if bucket.service.known(now_ns) else None
         rows, at_ns = form.rows, now_ns
@@ -107,17 +107,17 @@ class Launcher:
             return None
         count, is_late = fitting(bucket.members, rows, start_ns, service)
         if is_late and service is not None:
-            return self._launch_in_time(worker, bucket, start_ns, now_ns)
+            return self._launch_in_time(worker, bucket, form.rows, start_ns, now_ns)
         self._recovery.budget.earn()
         self._launch(worker, Batch(self._queue.take(bucket, count), now_ns), now_ns)
         return True
 
-    def _launch_in_time(self, worker: Worker, bucket: Bucket, start_ns: int, now_ns: int) -> bool:
+    def _launch_in_time(self, worker: Worker, bucket: Bucket, most: int, start_ns: int, now_ns: int) -> bool:
         """Launch those who can be in time; tell those who cannot. Whether anybody could."""
         members, front = bucket.members, bucket.members[0]
         if front.level:  # nobody goes for the sake of a lower priority
             members = [member for member in members if member.level == front.level]
-        chosen, hopeless = choose(members, self._tuner.form.rows, start_ns, bucket.service)
+        chosen, hopeless = choose(members, most, start_ns, bucket.service)
         if chosen:
             self._queue.pick(chosen)
             self._recovery.budget.earn()

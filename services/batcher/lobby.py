@@ -79,10 +79,11 @@ class Lobby:
                 self._refuse(caller, number, refusal)
                 return
         try:
-            inputs, inner, size = self.intake.read(request, rows)
+            intake = self.intake.named(request.signature_name)
+            inputs, inner, size = intake.read(request, rows)
             pending = Pending(self, caller, number, rows, inputs, size, now_ns)
-            if self.intake.padder is not None:
-                inner = self.intake.padder.settle(pending, inner)
+            if intake.padder is not None:
+                inner = intake.padder.settle(pending, inner)
         except InvalidRequestError as error:
             self._refuse(caller, number, Refusal(INVALID_ARGUMENT, str(error), counted.INVALID))
             return
@@ -91,7 +92,7 @@ class Lobby:
         if refusal is not None:
             self._refuse(caller, number, refusal)
             return
-        pending.bucket = queue.bucket(inner, self.intake, self.service, shadow=shadow)
+        pending.bucket = queue.bucket(inner, intake, self.service, shadow=shadow)
         if queue.levels:
             self._make_room(pending)
         caller.pending[number] = pending
@@ -160,7 +161,7 @@ class Lobby:
             self.queue.put(pending)
             return
         pending.state = HELD  # its parts wait in its stead
-        parts = cut(pending, most, self.intake.signature.inputs)
+        parts = cut(pending, most, pending.bucket.intake.signature.inputs)
         if self.quarantine.until_ns and any(self.quarantine.holds(part.inputs, now_ns) for part in parts):
             pending.parts = None  # none of them was put
             self.tally.refused[counted.QUARANTINED] += 1

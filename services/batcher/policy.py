@@ -123,6 +123,9 @@ class BatchForm(NamedTuple):
     preferred_rows: tuple[int, ...]  # ascending
 
 
+ALONE = BatchForm(0, 0, ())  # one request
+
+
 class Departure(NamedTuple):
     """What leaves: at most `rows`, not before `at_ns`."""
 

@@ -78,12 +78,13 @@ class Queue:
     def bucket(self, inner: Shapes, intake: "Intake", service: ServiceTime, *, shadow: bool) -> Bucket:
         """The bucket for requests of these shapes; `service` is what is known of all when it knows nothing itself."""
         buckets = self._shadow if shadow else self._primary
-        bucket = buckets.get(inner)
+        key: object = (intake.name, inner) if intake.name else inner
+        bucket = buckets.get(key)
         if bucket is None:
-            if not intake.is_fixed:
+            if intake.name or not intake.is_fixed:
                 service = ServiceTime(service)
             bucket = Bucket(inner, intake, service, shadow=shadow)
-            buckets.keep(inner, bucket)
+            buckets.keep(key, bucket)
         return bucket
 
     def close_buckets(self) -> None:

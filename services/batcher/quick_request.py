@@ -50,6 +50,7 @@ class QuickRequest:
     digest: ClassVar[str] = ""
     request_id: ClassVar[str] = ""
     outputs: ClassVar[tuple[str, ...]] = ()
+    signature_name: ClassVar[str] = ""
 
     def __init__(self, layout: RequestLayout, data: Data, number: int, deadline_us: int) -> None:
         self.layout = layout

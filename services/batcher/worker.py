@@ -12,6 +12,7 @@ from services.chassis.arena import Lender
 from services.chassis.link import Link
 from services.core.batching_spec import Padding, SequenceBatching, states_and_controls
 from services.core.names import ModelVersion
+from services.core.protowire import bytes_field
 from services.core.signature import Signature
 
 _MOST_LEAD_NS = 2_000_000
@@ -58,8 +59,9 @@ class Batch:
         return 0 if last_ns >= FOREVER_NS else max(1, (last_ns - now_ns) // 1000)
 
     def inputs(self, signature: Signature) -> list[Joined]:
-        """What the model takes, as its worker says it."""
-        return joined(signature, self.rows, self.members)
+        """What the model takes, as its worker says it: `signature` is the usual one."""
+        asked = self.first.bucket.intake
+        return joined(asked.signature if asked.name else signature, self.rows, self.members)
 
     def outputs(self) -> bytes:
         """Which outputs its members are to get, encoded; empty = the usual ones."""
@@ -68,7 +70,7 @@ class Batch:
 
     def extra(self) -> bytes:
         """Further fields of the request to the worker, encoded."""
-        return b""
+        return bytes_field(18, self.first.bucket.intake.name.encode())
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,8 @@ def signature_to_proto(signature: Signature) -> pb.Signature:
         batches=signature.batches,
         platform=signature.platform,
         on_request=signature.on_request,
+        name=signature.name,
+        more=[signature_to_proto(each) for each in signature.more],
     )
 
 
@@ -21,4 +23,6 @@ def signature_from_proto(message: pb.Signature) -> Signature:
         batches=message.batches,
         platform=message.platform,
         on_request=tuple(message.on_request),
+        name=message.name,
+        more=tuple(signature_from_proto(each) for each in message.more),
     )

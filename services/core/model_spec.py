@@ -121,6 +121,7 @@ class ModelSpec(Spec):
     outputs: tuple[str, ...] = ()  # to give to requests that name them, where the framework can: docs/frameworks.md
     doubles: bool = False  # rows come and scores go as FP64 (scikit-learn, LightGBM)
     signature: DeclaredSignature | None = None  # for artifacts that do not tell what they take and give
+    signature_name: str = ""  # of the artifact's signatures, the one for requests that name none; "" = its usual one
     instances: Instances = Instances()
     batching: Batching = Batching()
     warm_up: WarmUp = WarmUp()  # what a version runs before it is ready

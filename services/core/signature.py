@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from services.core.errors import InvalidRequestError
@@ -34,6 +34,7 @@ class Signature:
     """Inputs and outputs of one model version. `batches`: dimension 0 counts independent rows.
 
     `on_request`: of the outputs, those that only requests get that name them.
+    Where an artifact has several signatures, this is the usual one, and `more` has those that requests name.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -41,6 +42,8 @@ class Signature:
     batches: bool
     platform: str = ""
     on_request: tuple[str, ...] = ()
+    name: str = ""
+    more: tuple["Signature", ...] = ()
 
     def usual_outputs(self) -> list[str]:
         """What a request gets that names none."""
@@ -48,18 +51,27 @@ class Signature:
 
     def hash(self) -> str:
         """16 hex digits that differ when anything a caller could notice differs."""
-        seen = (self.inputs, self.outputs, self.batches, *([self.on_request] if self.on_request else ()))
+        seen = [(each.inputs, each.outputs, each.batches, each.on_request, each.name) for each in (self, *self.more)]
         return hashlib.sha256(repr(seen).encode()).hexdigest()[:16]
 
     def without(self, inputs: frozenset[str], outputs: frozenset[str] = frozenset()) -> "Signature":
         """The signature as the caller sees it when the mesh fills `inputs` in and keeps `outputs` to itself."""
-        return Signature(
-            tuple(spec for spec in self.inputs if spec.name not in inputs),
-            tuple(spec for spec in self.outputs if spec.name not in outputs),
-            self.batches,
-            self.platform,
-            tuple(name for name in self.on_request if name not in outputs),
+        return replace(
+            self,
+            inputs=tuple(spec for spec in self.inputs if spec.name not in inputs),
+            outputs=tuple(spec for spec in self.outputs if spec.name not in outputs),
+            on_request=tuple(name for name in self.on_request if name not in outputs),
         )
+
+    def named(self, name: str) -> "Signature":
+        """The signature that a request asks for; empty = the usual one. Raises InvalidRequestError."""
+        if name in ("", self.name):
+            return self
+        for other in self.more:
+            if other.name == name:
+                return other
+        known = ", ".join(each.name for each in (self, *self.more) if each.name) or "it has one, without a name"
+        raise InvalidRequestError(f"signature {name!r} is asked for; there is: {known}")
 
 
 def check_inputs(model: str, signature: Signature, given: Sequence[Given]) -> int:

@@ -30,7 +30,14 @@ from services.router.mirror import Mirrors
 from services.router.retry import RetryBudget
 from services.router.routing_key import HEADER as ROUTING_KEY
 from services.router.routing_key import routing_key
-from services.router.sending import check_parameters, drop_entity_inputs, refuse_the_hopeless, retry_after_s, send
+from services.router.sending import (
+    check_parameters,
+    drop_entity_inputs,
+    refuse_the_hopeless,
+    retry_after_s,
+    send,
+    signature_name,
+)
 from services.router.table import Table
 from services.router.tracing import TraceKeeper
 from turnout.v1 import feature_pb2, link_pb2
@@ -135,11 +142,13 @@ class Dispatcher:
             sequence.identify(flight, inference)
         version, flight.arm = chooser.choose(inference.version, flight.key, headers)
         target = flight.target = entry.targets[version]
+        asked = ""
         if inference.parameters:
             check_parameters(inference)
+            asked = signature_name(inference)
         template = flight.template
         if template is None:
-            flight.rows = target.check(inference.inputs, inference.outputs)
+            flight.rows = target.check(inference.inputs, inference.outputs, asked)
         else:
             flight.rows = template.plan(target, flight.data).rows
         if entry.has_sequences:

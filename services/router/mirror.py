@@ -13,6 +13,7 @@ from services.core.rendezvous import choose
 from services.core.split import POINTS
 from services.router.flight import Flight
 from services.router.metrics import RouterMetrics
+from services.router.sending import SIGNATURE_NAME
 from turnout.v1 import link_pb2
 
 log = structlog.get_logger()
@@ -64,6 +65,8 @@ class Mirrors:
             return  # the caller named a version: nothing to learn about the route
         if flight.step is not None:
             return  # the candidate has not seen the requests before it
+        if SIGNATURE_NAME in flight.inference.parameters:
+            return  # candidates are compared by their usual signature
         target, reply = flight.target, whole(answered)
         size = flight.inference.size_bytes + reply.ByteSize() + 300
         candidates = flight.entry.shadow_candidates(flight.key, target.version, _random_point)

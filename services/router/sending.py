@@ -7,6 +7,8 @@ from services.router.flight import REQUEST_ID, Flight
 from services.router.inference import Inference, Step
 from turnout.v1 import feature_pb2, link_pb2, tensor_pb2
 
+SIGNATURE_NAME = "signature_name"  # TensorFlow Serving's word, as a request parameter
+
 
 def send(flight: Flight, replica: Replica, left_us: int) -> None:
     """Send a flight to `replica`: large tensors through shared memory where it is on this host."""
@@ -42,6 +44,9 @@ def _send_message(flight: Flight, replica: Replica, left_us: int) -> None:
         request.tries = flight.tries
     if inference.parameters:
         _copy_parameters(request, inference)
+        name = signature_name(inference)
+        if name != target.signature.name:
+            request.signature_name = name
     if flight.step is not None:
         _copy_step(request, flight.step)
     if flight.traceparent:
@@ -109,6 +114,14 @@ def retry_after_s(code: int, reply: link_pb2.Reply | feature_pb2.FeatureAnswer) 
     if code != UNAVAILABLE:
         return None
     return reply.retry_after_us / 1e6 if reply.retry_after_us else 1.0
+
+
+def signature_name(inference: Inference) -> str:
+    """The signature that a request asks for; empty = the usual one. Raises InvalidRequestError."""
+    name = inference.parameters.get(SIGNATURE_NAME, "")
+    if not isinstance(name, str):
+        raise InvalidRequestError(f"parameter {SIGNATURE_NAME!r} is {name!r}; it takes the name of a signature")
+    return name
 
 
 def check_parameters(inference: Inference) -> None:

@@ -56,14 +56,32 @@ class Target:
         self.heard_ns = 0
         self._single = _single_input(self.caller_signature)
 
-    def check(self, inputs: Sequence[Given], outputs: Sequence[str]) -> int:
-        """Rows of a request. Raises InvalidRequestError saying what is wrong and what would be right."""
+    def check(self, inputs: Sequence[Given], outputs: Sequence[str], name: str = "") -> int:
+        """Rows of a request. Raises InvalidRequestError saying what is wrong and what would be right.
+
+        `name`: of the signature that it asks for, if any.
+        """
+        if name not in ("", self.signature.name):
+            return self._checked_other(name, inputs, outputs)
         if outputs:
             check_outputs(self.model, self.signature, outputs)
         rows = self._fast_rows(inputs)
         if rows < 0:
             rows = self._checked_rows(inputs)
-        if rows > self.max_request_rows and self.signature.batches:
+        return self._bounded(rows, self.signature)
+
+    def _checked_other(self, name: str, inputs: Sequence[Given], outputs: Sequence[str]) -> int:
+        """Rows of a request for a signature that is not the usual one."""
+        signature = self.signature.named(name)
+        if self.features or self.is_sequential:
+            why = "features fill its inputs" if self.features else "it keeps state from request to request"
+            raise InvalidRequestError(f"model {self.model} answers its usual signature only, not {name!r}: {why}")
+        called = f"{self.model} ({name})"
+        check_outputs(called, signature, outputs)
+        return self._bounded(check_inputs(called, signature, inputs), signature)
+
+    def _bounded(self, rows: int, signature: Signature) -> int:
+        if rows > self.max_request_rows and signature.batches:
             raise InvalidRequestError(
                 f"{rows} rows in one request; model {self.model} takes at most {self.max_request_rows}: send several"
             )

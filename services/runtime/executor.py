@@ -7,7 +7,6 @@ import asyncio
 import time
 from collections import deque
 
-import numpy as np
 import structlog
 from numpy.typing import NDArray
 
@@ -15,7 +14,7 @@ from services.chassis.arena import BlockError, Borrower
 from services.chassis.framing import MAX_OUTPUT_BYTES
 from services.chassis.link import Link
 from services.chassis.throttle import Throttle
-from services.core.arrays import NUMPY_DTYPE, decode, encode
+from services.core.arrays import encode
 from services.core.errors import (
     FAILED_PRECONDITION,
     INTERNAL,
@@ -25,7 +24,6 @@ from services.core.errors import (
     UNAVAILABLE,
 )
 from services.core.signature import Signature
-from services.core.tensor import BYTES
 from services.runtime.backends import Backend, ModelError
 from services.runtime.faults import describe
 from services.runtime.job import Job
@@ -33,6 +31,7 @@ from services.runtime.leases import Leases, Views, generations_of, views_of
 from services.runtime.running import run_of
 from services.runtime.sequence_state import LostStateError, SequenceStates
 from services.runtime.stamp import Stamp
+from services.runtime.way import BadBatchError, Way
 from turnout.v1 import link_pb2 as pb
 
 _MAX_WAITING = 256  # batches; peers send at most `slots` each
@@ -44,34 +43,18 @@ _EXECUTED = {True: pb.EXECUTED_YES, False: pb.EXECUTED_NO, None: pb.EXECUTED_MAY
 log = structlog.get_logger()
 
 
-class _BadBatchError(Exception):
-    """A batch that was not run: status and what would be right."""
-
-    def __init__(self, code: int, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-
-
 class Executor:
     """The worker's LinkHandler."""
 
     def __init__(self, job: Job, backend: Backend, signature: Signature, stamp: Stamp) -> None:
         self._job = job
-        self._run = run_of(backend)
-        self._signature = signature
         self._stamp = stamp
-        # None = no plain numpy type: decoded by the slower way.
-        self._inputs = {
-            spec.name: (spec.datatype, None if spec.datatype in {BYTES, "BF16"} else NUMPY_DTYPE[spec.datatype])
-            for spec in signature.inputs
-        }
-        self._outputs = signature.usual_outputs()
-        self._bf16 = frozenset(spec.name for spec in signature.outputs if spec.datatype == "BF16")
+        self._usual = Way(signature, run_of(backend))
+        self._others = {other.name: Way(other, run_of(backend, other.name)) for other in signature.more}
         self._states: SequenceStates | None = None
         if job.states:
             self._states = SequenceStates(job.states, signature)
-            self._inputs = {name: kind for name, kind in self._inputs.items() if name not in self._states.inputs}
-            self._outputs = [name for name in self._outputs if name not in self._states.outputs]
+            self._usual.leave_out(self._states.inputs, self._states.outputs)
         self._waiting: deque[tuple[Link, pb.Request, float | None]] = deque()  # and when nobody waits any more
         self._due_s: float | None = None  # of the batch that runs
         self._leases = Leases()
@@ -162,59 +145,45 @@ class Executor:
 
     def _run_batch(self, link: Link, request: pb.Request, views: Views) -> None:
         try:
-            inputs = self._decode(request, views)
+            way = self._way(request)
+            inputs = way.read(request, views)
             if self._states is not None:
                 inputs |= self._states_before(link, request)
-        except _BadBatchError as error:
+        except BadBatchError as error:
             self._refuse(link, request, error.code, str(error))
             return
         began = time.monotonic_ns()
         self._stamp.begin(began)
         try:
             left_s = None if self._due_s is None else self._due_s - time.monotonic()
-            outputs = self._run(inputs, self._needed(request), left_s)
+            outputs = way.run(inputs, self._needed(request, way), left_s)
             compute_ns = time.monotonic_ns() - began
             if self._states is not None:
                 self._states.keep(link, request.sequence_rows[:], outputs)
-            self._answer(link, request, outputs, compute_ns)
+            self._answer(link, request, way, outputs, compute_ns)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a model raises is the batch's own error
             self._raised(link, request, error)
         finally:
             self._stamp.end(time.monotonic_ns())
 
-    def _decode(self, request: pb.Request, views: Views) -> dict[str, NDArray]:
+    def _way(self, request: pb.Request) -> Way:
+        """What its signature asks for; of another artifact or model it is refused."""
         job = self._job
         if request.digest and request.digest != job.digest:
-            raise _BadBatchError(FAILED_PRECONDITION, f"digest {request.digest} was asked for, this is {job.digest}")
+            raise BadBatchError(FAILED_PRECONDITION, f"digest {request.digest} was asked for, this is {job.digest}")
         if request.model != job.model or request.version != job.version:
             asked = f"{request.model}/{request.version}"
-            raise _BadBatchError(NOT_FOUND, f"{asked} was asked for, this worker serves {job.model}/{job.version}")
-        arrays: dict[str, NDArray] = {}
-        known = self._inputs
-        for tensor in request.inputs:
-            name = tensor.name
-            if name not in known:
-                raise _BadBatchError(INVALID_ARGUMENT, f"no input {name!r}; inputs are {', '.join(known)}")
-            datatype, dtype = known[name]
-            if tensor.datatype != datatype:
-                raise _BadBatchError(INVALID_ARGUMENT, f"input {name!r} is {datatype}, not {tensor.datatype}")
-            shape = tuple(tensor.shape)
-            data = views[name][0].data if name in views else tensor.data
-            try:
-                if dtype is None:
-                    arrays[name] = decode(datatype, shape, data)
-                else:
-                    arrays[name] = np.frombuffer(data, dtype).reshape(shape)
-            except ValueError as error:
-                raise _BadBatchError(INVALID_ARGUMENT, f"input {name!r}: {error}") from None
-        if len(arrays) != len(known):
-            missing = ", ".join(name for name in known if name not in arrays)
-            raise _BadBatchError(INVALID_ARGUMENT, f"input {missing} is missing")
-        return arrays
+            raise BadBatchError(NOT_FOUND, f"{asked} was asked for, this worker serves {job.model}/{job.version}")
+        name = request.signature_name
+        if not name:
+            return self._usual
+        if name not in self._others:
+            raise BadBatchError(INVALID_ARGUMENT, f"no signature {name!r} besides the usual one")
+        return self._others[name]
 
-    def _needed(self, request: pb.Request) -> list[str]:
+    def _needed(self, request: pb.Request, way: Way) -> list[str]:
         """The outputs that a batch is for: those that are asked for, and the states that sequences go on with."""
-        wanted = request.outputs[:] or self._outputs
+        wanted = request.outputs[:] or way.outputs
         return wanted if self._states is None else [*wanted, *self._states.outputs]
 
     def _states_before(self, link: Link, request: pb.Request) -> dict[str, NDArray]:
@@ -224,18 +193,18 @@ class Executor:
         try:
             return self._states.before(link, request.sequence_rows[:], request.rows)
         except LostStateError as error:
-            raise _BadBatchError(INVALID_ARGUMENT, str(error)) from None
+            raise BadBatchError(INVALID_ARGUMENT, str(error)) from None
 
-    def _answer(self, link: Link, request: pb.Request, outputs: dict[str, NDArray], compute_ns: int) -> None:
+    def _answer(self, link: Link, request: pb.Request, way: Way, outputs: dict[str, NDArray], compute_ns: int) -> None:
         parts = []
         size = _ENVELOPE_BYTES
-        rows = request.rows if self._signature.batches else None
-        for name in request.outputs or self._outputs:
+        rows = request.rows if way.batches else None
+        for name in request.outputs or way.outputs:
             array = outputs[name]
             if rows is not None and array.shape[:1] != (rows,):
                 raise ValueError(f"output {name!r} has shape {list(array.shape)} for a batch of {rows} rows")
             datatype, data = encode(array)
-            if name in self._bf16:
+            if name in way.bf16:
                 datatype = "BF16"  # backends give its words
             parts.append((name, datatype, array.shape, data))
             size += len(data) + _ENVELOPE_BYTES

@@ -28,6 +28,7 @@ class Plan(NamedTuple):
     controls: tuple[ControlInput, ...] = ()
     instances: Instances = Instances()  # but for their count
     loads: int = 0  # of the model's spec: another number asks for other processes
+    signature_name: str = ""
 
 
 Start = Callable[[Plan, ModelSpec, int], Supervisor]

@@ -27,6 +27,7 @@ class Job(Spec):
     device: Literal["cpu", "cuda", "auto"] = "cpu"
     visible_gpus: str | None = None  # CUDA_VISIBLE_DEVICES; null = as the supervisor sees them
     cpus: tuple[int, ...] = ()  # processor cores to keep to; empty = all
+    signature_name: str = ""
     threads: int = 1
     warm_up: WarmUp = WarmUp()
     warm_up_sizes: tuple[int, ...] = (1,)  # rows

@@ -4,14 +4,27 @@ from collections.abc import Callable, Collection
 
 from numpy.typing import NDArray
 
-from services.runtime.backends import Arrays, Backend
+from services.runtime.backends import Arrays, Backend, Run
 
 RunBatch = Callable[[Arrays, Collection[str], float | None], dict[str, NDArray]]
 
 
-def run_of(backend: Backend) -> RunBatch:
-    """What runs one batch: its inputs, the outputs that are wanted, and the seconds that anybody waits for them."""
-    run, run_only = backend.run, getattr(backend, "run_only", None)  # of a ChoosyBackend
+def named_run(backend: Backend, name: str) -> Run:
+    """What runs inputs of the signature `name`; empty = the usual one."""
+    runs = getattr(backend, "runs", None)  # of a ManyBackend
+    run: Run = runs()[name] if name and callable(runs) else backend.run
+    return run
+
+
+def run_of(backend: Backend, name: str = "") -> RunBatch:
+    """What runs one batch: its inputs, the outputs that are wanted, and the seconds that anybody waits for them.
+
+    `name`: of a signature that is not the usual one.
+    """
+    run = named_run(backend, name)
+    if name:
+        return lambda inputs, _outputs, _left_s: run(inputs)
+    run_only = getattr(backend, "run_only", None)  # of a ChoosyBackend
     run_within = getattr(backend, "run_within", None)  # of a PatientBackend
     if run_within is not None:
         return lambda inputs, _outputs, left_s: run_within(inputs, left_s)

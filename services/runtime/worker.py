@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 import time
+from dataclasses import replace
 
 import structlog
 import uvloop
@@ -30,6 +31,7 @@ from services.runtime.executor import Executor
 from services.runtime.faults import describe
 from services.runtime.job import Job
 from services.runtime.padding_proof import PaddingProof
+from services.runtime.running import named_run
 from services.runtime.sequence_state import fitted
 from services.runtime.stamp import Stamp
 from services.runtime.warm_up import Checked, Run, checked, warm_up
@@ -72,8 +74,10 @@ def load(job: Job) -> tuple[Backend, Signature, str]:
     gc.disable()  # nothing of what is made while loading is garbage: looking for it takes a tenth of the time
     with hidden(*UNUSED.get(job.framework, ())):
         backend = backend_for(job.framework)
-    options = Options(job.trusted, job.threads, job.outputs, job.doubles, job.declared, job.device)
+    options = Options(job.trusted, job.threads, job.outputs, job.doubles, job.declared, job.device, job.signature_name)
     signature = agreed(backend.load(job.file, options), job.declared)
+    if job.signature_name not in ("", signature.name):
+        raise BadArtifactError(f"signature {job.signature_name!r} is asked for; a {job.framework} model has no such")
     loaded_s = time.monotonic() - began
     signature, note = fitted(signature, job.states, job.controls)
     examples = of_backend(backend, signature, job.warm_up.max_requests)
@@ -83,11 +87,12 @@ def load(job: Job) -> tuple[Backend, Signature, str]:
     if job.pad_to is not None:
         prove(job.pad_to, backend.run, found)
     missed = warm(job, backend, found, examples)
+    usual = replace(found.signature, more=tuple(readied(backend, other, job) for other in signature.more))
     gc.collect()
     gc.freeze()  # what is loaded stays: later collections need not look at it
     gc.enable()
     log.info("loaded", framework=job.framework, load_s=round(loaded_s, 3), total_s=round(time.monotonic() - began, 3))
-    return backend, found.signature, "; ".join(filter(None, (found.note, missed)))
+    return backend, usual, "; ".join(filter(None, (found.note, missed)))
 
 
 def warm(job: Job, backend: Backend, found: Checked, examples: Examples) -> str:
@@ -104,6 +109,18 @@ def warm(job: Job, backend: Backend, found: Checked, examples: Examples) -> str:
     note = f"warm-up ran {warmed.requests} requests and left {bad} out: {reason}"
     log.warning("warm_up_left_out", reason=note)
     return note
+
+
+def readied(backend: Backend, other: Signature, job: Job) -> Signature:
+    """One of the artifact's other signatures, warm, and batching only if that is known to be harmless."""
+    run = named_run(backend, other.name)
+    found = checked(run, other)
+    try:
+        warm_up(run, found, job.warm_up_sizes, most_s=job.warm_up.max_ms / 1000)
+    except Exception as error:  # noqa: BLE001 - synthetic rows need not be valid ones
+        log.warning("warm_up_failed", signature=other.name, reason=describe(error))
+    log.info("signature_readied", signature=other.name, batches=found.signature.batches, note=found.note)
+    return found.signature
 
 
 def prove(padding: Padding, run: Run, found: Checked) -> None:

@@ -1,7 +1,7 @@
 """Backends: one small module and class a framework, found by name so that a process imports only the one it needs."""
 
 import importlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,6 +15,7 @@ from services.runtime.backends.folders import SAVED_MODEL, Folder
 
 Arrays = Mapping[str, NDArray]
 Device = Literal["cpu", "cuda", "auto"]
+Run = Callable[[Arrays], dict[str, NDArray]]
 
 
 class BadArtifactError(Exception):
@@ -49,6 +50,7 @@ class Options:
     # "cuda": the first GPU that the process sees, or BadArtifactError; "cpu": none, and none is seen; "auto": the first
     # GPU where the installed framework can use it, else the processor.
     device: Device = "cpu"
+    signature_name: str = ""  # of the artifact's signatures, the one that answers where a request names none
 
 
 class Backend(Protocol):
@@ -78,6 +80,13 @@ class ChoosyBackend(Backend, Protocol):
 
     def run_only(self, inputs: Arrays, outputs: Collection[str]) -> dict[str, NDArray]:
         """As `run`, with these outputs at least."""
+
+
+class ManyBackend(Backend, Protocol):
+    """A backend whose artifacts may have several signatures: `load` gives the usual one, which has the others."""
+
+    def runs(self) -> Mapping[str, Run]:
+        """As `run`, for each of Signature.more by its name."""
 
 
 class PatientBackend(Backend, Protocol):

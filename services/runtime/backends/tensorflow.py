@@ -5,15 +5,17 @@ TensorFlow 2 needs every Python object that they were saved from, and it takes h
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import structlog
 import tensorflow as tf
 from numpy.typing import NDArray
 
 from services.core.signature import Signature
-from services.runtime.backends import Arrays, BadArtifactError, Options, refuse_unknown
+from services.runtime.backends import Arrays, BadArtifactError, Options, Run, refuse_unknown
 from services.runtime.backends.onnx_shapes import corrected
 from services.runtime.backends.tensorflow_signatures import UNKNOWN, Ports, Saved, chosen, ports, read
 
@@ -21,42 +23,61 @@ _BF16 = tf.bfloat16.as_numpy_dtype
 _WORDS = np.dtype("<u2")
 _v1 = tf.compat.v1
 
+log = structlog.get_logger()
 tf.get_logger().setLevel("ERROR")
 
 
 class Model:
-    """One signature of one SavedModel. BF16 goes in and comes out as its uint16 words."""
+    """One SavedModel with all its signatures. BF16 goes in and comes out as its uint16 words."""
 
     def __init__(self) -> None:
         self._session: Any = None
-        self._runner: Any = None
+        self._usual: Any = None
+        self._runs: dict[str, Run] = {}
 
     def load(self, artifact: Path, options: Options) -> Signature:
         refuse_unknown(artifact, options.outputs, ())
         saved = read(artifact)
-        name = chosen(artifact, saved.signatures, "")
-        declared = options.declared.inputs if options.declared else {}
-        found = ports(artifact, saved.signatures[name], declared)
+        usual = chosen(artifact, saved.signatures, options.signature_name)
+        found = ports(artifact, saved.signatures[usual], options.declared.inputs if options.declared else {})
         self._session = _open(artifact, saved, options.threads)
-        self._runner = _Runner(artifact, self._session, found)
-        outputs = corrected(self._runner.run, found.inputs, found.outputs)
-        unclear = [spec.name for spec in outputs if spec.shape == UNKNOWN]
-        if unclear:
-            raise BadArtifactError(
-                f"{artifact.name}: output {unclear[0]!r} has no declared shape, and the model cannot answer rows of"
-                " zeros that would show it"
-            )
-        counts_rows = bool(found.inputs) and all(spec.shape[:1] == (-1,) for spec in found.inputs + outputs)
-        return Signature(found.inputs, outputs, counts_rows, "tensorflow_savedmodel")
+        self._usual, signature = _ready(artifact, self._session, usual, found)
+        others = []
+        for name in [name for name in saved.signatures if name != usual]:
+            try:
+                runner, other = _ready(artifact, self._session, name, ports(artifact, saved.signatures[name], {}))
+            except BadArtifactError as error:
+                log.warning("signature_left_out", signature=name, reason=str(error))
+                continue
+            self._runs[name] = runner.run
+            others.append(other)
+        return replace(signature, more=tuple(others))
 
     def run(self, inputs: Arrays) -> dict[str, NDArray]:
-        answers: dict[str, NDArray] = self._runner.run(inputs)
+        answers: dict[str, NDArray] = self._usual.run(inputs)
         return answers
 
+    def runs(self) -> dict[str, Run]:
+        return self._runs
+
     def unload(self) -> None:
-        session, self._session, self._runner = self._session, None, None
+        session, self._session, self._usual, self._runs = self._session, None, None, {}
         if session is not None:
             session.close()
+
+
+def _ready(artifact: Path, session: Any, name: str, found: Ports) -> tuple["_Runner", Signature]:
+    """What runs a signature, and what it takes and gives. Raises BadArtifactError."""
+    runner = _Runner(artifact, session, found)
+    outputs = corrected(runner.run, found.inputs, found.outputs)
+    unclear = [spec.name for spec in outputs if spec.shape == UNKNOWN]
+    if unclear:
+        raise BadArtifactError(
+            f"{artifact.name}: output {unclear[0]!r} has no declared shape, and the model cannot answer rows of zeros"
+            " that would show it"
+        )
+    counts_rows = bool(found.inputs) and all(spec.shape[:1] == (-1,) for spec in found.inputs + outputs)
+    return runner, Signature(found.inputs, outputs, counts_rows, "tensorflow_savedmodel", name=name)
 
 
 class _Runner:

@@ -75,6 +75,35 @@ async def test_what_the_caller_asked_for_reaches_the_batcher(mesh: RouterMesh) -
     assert len(model.batcher.requests) == 2
 
 
+async def test_a_signature_is_asked_for_by_a_parameter(mesh: RouterMesh) -> None:
+    several = signature()
+    several.name = "serving_default"
+    several.more.add().CopyFrom(signature([("x", "FP32", (-1, 1))], [("y", "FP32", (-1, 1))]))
+    several.more[0].name = "halves"
+    model = await mesh.model(signature=several)
+    request = infer_request(model.name, 1.0)
+    asked = request.parameters["signature_name"]
+    asked.string_param = "halves"
+    faults = [(await mesh.call(request)).message]
+    asked.string_param = "quarters"
+    faults.append((await mesh.call(request)).message)
+    asked.int64_param = 1
+    faults.append((await mesh.call(request)).message)
+    asked.string_param = "halves"
+    request.inputs[0].shape[:] = [2, 1]
+    halves = await mesh.call(request)
+    usual = rest_request(1.0, parameters={"signature_name": "serving_default"})
+    assert (await model.rest(usual)).status == 200
+
+    assert halves.code == OK
+    assert faults == [
+        f"input 'x' of model {model.name} (halves) has shape [-1, 1] (-1 = any), not [1, 2]",
+        "signature 'quarters' is asked for; there is: serving_default, halves",
+        "parameter 'signature_name' is 1; it takes the name of a signature",
+    ]
+    assert [(sent.signature_name, sent.rows) for sent in model.batcher.requests] == [("halves", 2), ("", 1)]
+
+
 async def test_arm_timing_and_request_id_come_with_the_answer(mesh: RouterMesh) -> None:
     model = await mesh.model()
     asked = [("turnout-timing", "1"), ("x-request-id", "r-7")]

@@ -1,7 +1,9 @@
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from services.chassis.wire import signature_from_proto, signature_to_proto
 from services.core.errors import InvalidRequestError
 from services.core.signature import (
     Given,
@@ -123,3 +125,17 @@ def test_what_features_fill_is_not_the_callers() -> None:
 )
 def test_a_row_has_a_size_when_nothing_in_it_varies(spec: TensorSpec, size: int | None) -> None:
     assert row_bytes(spec) == size
+
+
+def test_of_several_signatures_each_is_found_by_its_name() -> None:
+    other = replace(WHOLE, name="other")
+    several = replace(BATCHED, name="usual", more=(other,))
+
+    assert several.named("") is several
+    assert several.named("usual") is several
+    assert several.named("other") is other
+    with pytest.raises(InvalidRequestError, match=r"^signature 'x' is asked for; there is: usual, other$"):
+        several.named("x")
+    assert several.without(frozenset({"tag"})).more == (other,)
+    assert len({each.hash() for each in (BATCHED, several, replace(several, more=()), other)}) == 4
+    assert signature_from_proto(signature_to_proto(several)) == several

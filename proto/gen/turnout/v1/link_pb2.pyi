@@ -70,7 +70,7 @@ class Drain(_message.Message):
     def __init__(self, reason: _Optional[str] = ...) -> None: ...
 
 class Request(_message.Message):
-    __slots__ = ("id", "model", "version", "rows", "deadline_us", "inputs", "outputs", "tries", "priority", "queue_timeout_us", "shadow", "request_id", "traceparent", "digest", "sequence", "sequence_rows", "sequences_over")
+    __slots__ = ("id", "model", "version", "rows", "deadline_us", "inputs", "outputs", "tries", "priority", "queue_timeout_us", "shadow", "request_id", "traceparent", "digest", "sequence", "sequence_rows", "sequences_over", "signature_name")
     ID_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -88,6 +88,7 @@ class Request(_message.Message):
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_ROWS_FIELD_NUMBER: _ClassVar[int]
     SEQUENCES_OVER_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_NAME_FIELD_NUMBER: _ClassVar[int]
     id: int
     model: str
     version: str
@@ -105,7 +106,8 @@ class Request(_message.Message):
     sequence: Sequence
     sequence_rows: _containers.RepeatedScalarFieldContainer[int]
     sequences_over: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, id: _Optional[int] = ..., model: _Optional[str] = ..., version: _Optional[str] = ..., rows: _Optional[int] = ..., deadline_us: _Optional[int] = ..., inputs: _Optional[_Iterable[_Union[_tensor_pb2.Tensor, _Mapping]]] = ..., outputs: _Optional[_Iterable[str]] = ..., tries: _Optional[int] = ..., priority: _Optional[int] = ..., queue_timeout_us: _Optional[int] = ..., shadow: _Optional[bool] = ..., request_id: _Optional[str] = ..., traceparent: _Optional[str] = ..., digest: _Optional[str] = ..., sequence: _Optional[_Union[Sequence, _Mapping]] = ..., sequence_rows: _Optional[_Iterable[int]] = ..., sequences_over: _Optional[_Iterable[int]] = ...) -> None: ...
+    signature_name: str
+    def __init__(self, id: _Optional[int] = ..., model: _Optional[str] = ..., version: _Optional[str] = ..., rows: _Optional[int] = ..., deadline_us: _Optional[int] = ..., inputs: _Optional[_Iterable[_Union[_tensor_pb2.Tensor, _Mapping]]] = ..., outputs: _Optional[_Iterable[str]] = ..., tries: _Optional[int] = ..., priority: _Optional[int] = ..., queue_timeout_us: _Optional[int] = ..., shadow: _Optional[bool] = ..., request_id: _Optional[str] = ..., traceparent: _Optional[str] = ..., digest: _Optional[str] = ..., sequence: _Optional[_Union[Sequence, _Mapping]] = ..., sequence_rows: _Optional[_Iterable[int]] = ..., sequences_over: _Optional[_Iterable[int]] = ..., signature_name: _Optional[str] = ...) -> None: ...
 
 class Sequence(_message.Message):
     __slots__ = ("number", "text", "start", "end")

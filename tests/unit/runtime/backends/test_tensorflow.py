@@ -89,6 +89,7 @@ def test_answers_equal_the_frameworks_own_together_and_alone(tmp_path: Path, sco
         (TensorSpec("x", "FP32", (-1, 4)), TensorSpec("y", "FP32", (-1, 2))),
         batches=True,
         platform="tensorflow_savedmodel",
+        name="serving_default",
     )
     assert checked(model.run, signature).signature == signature
     together = model.run({"x": ROWS})
@@ -176,11 +177,36 @@ def test_a_signature_without_inputs_gives_constants(tmp_path: Path, scorer: Scor
 
     answers = model.run({})
 
-    assert signature == Signature(
-        (), (TensorSpec("name", "BYTES", ()), TensorSpec("primes", "INT32", (3,))), False, "tensorflow_savedmodel"
-    )
+    assert [str(spec) for spec in signature.outputs] == ["name BYTES[]", "primes INT32[3]"]
+    assert (signature.inputs, signature.batches, signature.name) == ((), False, "constants")
     assert (answers["name"].shape, answers["name"].item()) == ((), b"a\0b")
     assert answers["primes"].tolist() == [2, 3, 5]
+
+
+def test_every_signature_that_can_be_served_is(tmp_path: Path, scorer: Scorer) -> None:
+    artifact = save(
+        tmp_path,
+        scorer,
+        serving_default=scorer.score,
+        halves=scorer.halves,
+        any=scorer.anything,
+        fixed=scorer.constants,
+    )
+    model, signature = load(artifact)
+    _, other = load(artifact, signature_name="fixed")
+
+    assert signature.name == "serving_default"
+    assert [(each.name, each.batches) for each in signature.more] == [
+        ("fixed", False),
+        ("halves", True),
+    ]  # any: no rank
+    assert set(model.runs()) == {"fixed", "halves"}
+    assert model.runs()["fixed"]({})["primes"].tolist() == [2, 3, 5]
+    assert (other.name, [each.name for each in other.more]) == ("fixed", ["halves", "serving_default"])
+    with pytest.raises(
+        BadArtifactError, match=r"signature 'none' is asked for; it has any, fixed, halves, serving_def"
+    ):
+        load(artifact, signature_name="none")
 
 
 def save_v1(folder: Path, names: tuple[str, ...] = ("predict",), tags: tuple[str, ...] = ("serve",)) -> Path:
