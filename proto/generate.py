@@ -1,10 +1,9 @@
 """Regenerate proto/gen from the .proto files beside this script; run by `make proto`."""
 
+import subprocess
 import sys
 from importlib.resources import files
 from pathlib import Path
-
-from grpc_tools import protoc
 
 HERE = Path(__file__).resolve().parent
 
@@ -14,7 +13,6 @@ def generate(destination: Path) -> None:
     destination.mkdir(parents=True, exist_ok=True)
     sources = sorted(str(path.relative_to(HERE)) for path in HERE.rglob("*.proto") if "gen" not in path.parts)
     arguments = [
-        "protoc",
         f"-I{HERE}",
         f"-I{files('grpc_tools') / '_proto'}",
         f"--python_out={destination}",
@@ -22,7 +20,8 @@ def generate(destination: Path) -> None:
         f"--grpc_python_out={destination}",
         *sources,
     ]
-    if protoc.main(arguments):
+    # In a process of its own: its protobuf must not meet that of a framework that has been imported here.
+    if subprocess.run([sys.executable, "-m", "grpc_tools.protoc", *arguments], check=False, timeout=60).returncode:
         raise SystemExit("protoc failed; its message is above")
     for folder in {path.parent for path in destination.rglob("*_pb2.py")}:
         (folder / "__init__.py").touch()
