@@ -29,10 +29,12 @@ class Examples(NamedTuple):
         return Examples(self.fitting + more.fitting, self.left_out + more.left_out, self.reason or more.reason)
 
 
-def of_backend(backend: Backend, signature: Signature, most: int) -> Examples:
-    """At most `most` of what a backend shows, if it shows any."""
+def of_backend(backend: Backend, signature: Signature, most: int, name: str = "") -> Examples:
+    """At most `most` of what a backend shows, if it shows any. `name`: of a signature that is not the usual one."""
     examples = getattr(backend, "examples", None)
-    return gathered(signature, examples(), most) if callable(examples) else Examples()
+    if not callable(examples):
+        return Examples()
+    return gathered(signature, examples(name) if name else examples(), most)
 
 
 def gathered(

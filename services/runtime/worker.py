@@ -114,9 +114,10 @@ def warm(job: Job, backend: Backend, found: Checked, examples: Examples) -> str:
 def readied(backend: Backend, other: Signature, job: Job) -> Signature:
     """One of the artifact's other signatures, warm, and batching only if that is known to be harmless."""
     run = named_run(backend, other.name)
-    found = checked(run, other)
+    examples = of_backend(backend, other, job.warm_up.max_requests, other.name)
+    found = checked(run, other, None, examples.fitting)
     try:
-        warm_up(run, found, job.warm_up_sizes, most_s=job.warm_up.max_ms / 1000)
+        warm_up(run, found, job.warm_up_sizes, None, examples.fitting, job.warm_up.max_ms / 1000)
     except Exception as error:  # noqa: BLE001 - synthetic rows need not be valid ones
         log.warning("warm_up_failed", signature=other.name, reason=describe(error))
     log.info("signature_readied", signature=other.name, batches=found.signature.batches, note=found.note)

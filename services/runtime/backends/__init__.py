@@ -88,6 +88,9 @@ class ManyBackend(Backend, Protocol):
     def runs(self) -> Mapping[str, Run]:
         """As `run`, for each of Signature.more by its name."""
 
+    def examples(self, name: str = "") -> Iterable[Arrays]:
+        """As of an ExemplaryBackend, for one of Signature.more where `name` says so."""
+
 
 class PatientBackend(Backend, Protocol):
     """A backend that waits for something else, and can give up in time."""

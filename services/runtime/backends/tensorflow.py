@@ -4,7 +4,7 @@ Both run in a session, as in TensorFlow Serving: it needs the graph and its vari
 TensorFlow 2 needs every Python object that they were saved from, and it takes half as long for a call.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from services.core.signature import Signature
 from services.runtime.backends import Arrays, BadArtifactError, Options, Run, refuse_unknown
 from services.runtime.backends.onnx_shapes import corrected
 from services.runtime.backends.tensorflow_signatures import UNKNOWN, Ports, Saved, chosen, ports, read
+from services.runtime.backends.tensorflow_warm_up import recorded
 
 _BF16 = tf.bfloat16.as_numpy_dtype
 _WORDS = np.dtype("<u2")
@@ -34,13 +35,15 @@ class Model:
         self._session: Any = None
         self._usual: Any = None
         self._runs: dict[str, Run] = {}
+        self._folder = Path()
+        self._known: dict[str, Signature] = {}
 
     def load(self, artifact: Path, options: Options) -> Signature:
         refuse_unknown(artifact, options.outputs, ())
         saved = read(artifact)
         usual = chosen(artifact, saved.signatures, options.signature_name)
         found = ports(artifact, saved.signatures[usual], options.declared.inputs if options.declared else {})
-        self._session = _open(artifact, saved, options.threads)
+        self._session = _open(artifact, saved, options)
         self._usual, signature = _ready(artifact, self._session, usual, found)
         others = []
         for name in [name for name in saved.signatures if name != usual]:
@@ -51,6 +54,8 @@ class Model:
                 continue
             self._runs[name] = runner.run
             others.append(other)
+        self._folder = artifact.parent
+        self._known = {each.name: each for each in (signature, *others)}
         return replace(signature, more=tuple(others))
 
     def run(self, inputs: Arrays) -> dict[str, NDArray]:
@@ -59,6 +64,10 @@ class Model:
 
     def runs(self) -> dict[str, Run]:
         return self._runs
+
+    def examples(self, name: str = "") -> Iterator[Arrays]:
+        usual = next(iter(self._known))
+        return recorded(self._folder, self._known, usual, name or usual)
 
     def unload(self) -> None:
         session, self._session, self._usual, self._runs = self._session, None, None, {}
@@ -122,11 +131,14 @@ def _array(answer: Any) -> NDArray:
     return _array(np.asarray(answer))
 
 
-def _open(artifact: Path, saved: Saved, threads: int) -> Any:
+def _open(artifact: Path, saved: Saved, options: Options) -> Any:
     """A session with the graph and its variables."""
+    if options.device == "cuda" and not tf.config.list_physical_devices("GPU"):
+        raise BadArtifactError(f"{artifact.name}: a GPU is asked for, and the installed tensorflow sees none")
     graph = tf.Graph()
     settings = _v1.ConfigProto(
-        intra_op_parallelism_threads=threads,
+        device_count={"GPU": 0 if options.device == "cpu" else 1},
+        intra_op_parallelism_threads=options.threads,
         inter_op_parallelism_threads=1,
         allow_soft_placement=True,
         gpu_options=_v1.GPUOptions(allow_growth=True),

@@ -9,9 +9,11 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 from services.core.arrays import NUMPY_DTYPE
 from services.core.declared import DeclaredSignature
+from services.core.protowire import bytes_field
 from services.core.signature import Signature, TensorSpec
 from services.runtime.backends import BadArtifactError, Options
 from services.runtime.backends.tensorflow import Model
+from services.runtime.examples import Examples, of_backend
 from services.runtime.warm_up import checked
 
 v1 = tf.compat.v1
@@ -46,6 +48,10 @@ class Scorer(tf.Module):
     @tf.function(input_signature=[tf.TensorSpec([None, 3], tf.bfloat16, "b")])
     def halves(self, b: tf.Tensor) -> dict[str, tf.Tensor]:
         return {"twice": b * 2, "same": b}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "text")])
+    def lengths(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"length": tf.strings.length(text)}
 
     @tf.function(input_signature=[tf.TensorSpec(None, tf.float32, "u")])
     def anything(self, u: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -207,6 +213,66 @@ def test_every_signature_that_can_be_served_is(tmp_path: Path, scorer: Scorer) -
         BadArtifactError, match=r"signature 'none' is asked for; it has any, fixed, halves, serving_def"
     ):
         load(artifact, signature_name="none")
+
+
+def log_of(kind: int, *inputs: bytes, name: str = "") -> bytes:
+    """A record of TensorFlow Serving: PredictionLog -> *Log.request -> *Request."""
+    spec = bytes_field(1, b"model") + bytes_field(3, name.encode())
+    return bytes_field(kind, bytes_field(1, bytes_field(1, spec) + b"".join(bytes_field(2, each) for each in inputs)))
+
+
+def tensor(name: str, array: object) -> bytes:
+    return bytes_field(1, name.encode()) + bytes_field(2, tf.make_tensor_proto(array).SerializeToString())
+
+
+def test_requests_for_warm_up_are_those_that_came_with_the_model(tmp_path: Path, scorer: Scorer) -> None:
+    artifact = save(
+        tmp_path, scorer, serving_default=scorer.score, halves=scorer.halves, mixed=scorer.mixed, texts=scorer.lengths
+    )
+    (tmp_path / "assets.extra").mkdir()
+    half, city = tf.constant([[1, 2, 3]], tf.bfloat16).numpy(), [b"Ulm", b"\0"]
+    logs = [
+        log_of(6, tensor("x", ROWS)),
+        log_of(6, tensor("b", half), name="halves"),
+        log_of(6, tensor("x", ROWS[:1]), name="serving_default"),
+        log_of(6, tensor("x", ROWS[:2]), tensor("city", city), tensor("shift", np.int64(3)), name="mixed"),
+        log_of(2, bytes_field(1, bytes_field(1, b"first") + bytes_field(1, b"second")), name="texts"),
+        log_of(5, name="mixed"),
+    ]
+    with tf.io.TFRecordWriter(str(tmp_path / "assets.extra" / "tf_serving_warmup_requests")) as writer:
+        for log in logs:
+            writer.write(log)
+    model, signature = load(artifact)
+
+    usual = of_backend(model, signature, 10)
+    others = {each.name: of_backend(model, each, 10, each.name) for each in signature.more}
+
+    assert [example["x"].tolist() for example in usual.fitting] == [ROWS.tolist(), ROWS[:1].tolist()]
+    assert others["halves"].fitting[0]["b"].tolist() == [[0x3F80, 0x4000, 0x4040]]
+    assert others["mixed"].fitting[0]["city"].tolist() == city
+    assert others["mixed"].reason.endswith("expected requests to PREDICT, CLASSIFY or REGRESS, found SESSION_RUN")
+    assert others["texts"].fitting[0]["text"].tolist() == [b"first", b"second"]
+    assert model.runs()["texts"](others["texts"].fitting[0])["length"].tolist() == [5, 6]
+
+
+def test_a_broken_file_of_requests_is_no_reason_not_to_serve(tmp_path: Path, scorer: Scorer) -> None:
+    model, signature = load(save(tmp_path, scorer, serving_default=scorer.score))
+    assert of_backend(model, signature, 10) == Examples()
+
+    (tmp_path / "assets.extra").mkdir()
+    (tmp_path / "assets.extra" / "tf_serving_warmup_requests").write_bytes(b"no records at all")
+
+    assert of_backend(model, signature, 10).left_out == 1
+
+
+def test_a_gpu_that_is_not_there_is_said(tmp_path: Path, scorer: Scorer) -> None:
+    artifact = save(tmp_path, scorer, serving_default=scorer.score)
+
+    assert load(artifact, device="auto")[0].run({"x": ROWS}).keys() == {"x", "y"}
+    with pytest.raises(
+        BadArtifactError, match=r"^saved_model\.pb: a GPU is asked for, and the installed tensorflow sees"
+    ):
+        load(artifact, device="cuda")
 
 
 def save_v1(folder: Path, names: tuple[str, ...] = ("predict",), tags: tuple[str, ...] = ("serve",)) -> Path:
