@@ -22,6 +22,7 @@ from services.router.features import Features
 from services.router.grpc_front import MODEL_INFER, ModelInferFront
 from services.router.metrics import RouterMetrics
 from services.router.mirror import Comparators, Mirrors
+from services.router.recording import Recorders
 from services.router.rest import RestApi, RestServer
 from services.router.retry import RetryBudget
 from services.router.servicer import InferenceServicer
@@ -41,15 +42,17 @@ async def build(config: RouterConfig, app: App) -> AsyncIterator[None]:
     table = Table(metrics.follow)
     features = Features(app.hello, app.host, perf_counter_ns)
     comparators = Comparators(app.hello, app.host)
+    recorders = Recorders(app.hello, app.host, metrics, config.max_record_bytes)
     arenas = Arenas(config.shared_memory_bytes)
     app.registry.register(arenas)
-    state = State(app, table, metrics, [features.peers, comparators.peers], arenas)
+    state = State(app, table, metrics, [features.peers, comparators.peers, recorders.peers], arenas)
     keeper = TraceKeeper(app.traces, slow_ms=config.slow_ms, ratio=config.trace_ratio)
     dispatcher = Dispatcher(
         table,
         state.replicas,
         features,
         Mirrors(comparators, metrics, config.max_mirror_bytes),
+        recorders,
         metrics,
         RetryBudget(config.retry_budget),
         keeper=keeper if app.traces.enabled else None,

@@ -72,6 +72,10 @@ class Chooser:
             f"model {self._model}: stable version {stable} has no ready replica; {self._ready_text()}"
         )
 
+    def headers(self) -> set[str]:
+        """Those by which versions are chosen."""
+        return {header for header, _, _ in self._matches}
+
     def has_stable(self) -> bool:
         return self._stable in self._ready
 

@@ -17,6 +17,7 @@ class RouterConfig(ServiceConfig):
     max_concurrent_streams: int = Field(default=1024, ge=1)  # of one connection
     max_message_bytes: int = Field(default=64 << 20, ge=1)
     max_mirror_bytes: int = Field(default=32 << 20, ge=0)  # queued for a comparator; past it mirrors are dropped
+    max_record_bytes: int = Field(default=32 << 20, ge=0)  # queued for a recorder; past it records are dropped
     shared_memory_bytes: int = Field(default=256 << 20, ge=0)  # for large tensors to each pod on this host; 0 = none
     retry_budget: float = Field(default=0.1, ge=0, le=1)  # retries that each answered request earns; 0 = none
     slow_ms: float = Field(default=1000, ge=0)  # requests that took longer are kept as traces

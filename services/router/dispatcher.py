@@ -27,6 +27,7 @@ from services.router.flight import Flight
 from services.router.inference import Inference
 from services.router.metrics import RouterMetrics
 from services.router.mirror import Mirrors
+from services.router.recording import Recorders
 from services.router.retry import RetryBudget
 from services.router.routing_key import HEADER as ROUTING_KEY
 from services.router.routing_key import routing_key
@@ -57,6 +58,7 @@ class Dispatcher:
         replicas: Replicas,
         features: Features,
         mirrors: Mirrors,
+        recorders: Recorders,
         metrics: RouterMetrics,
         retries: RetryBudget,
         *,
@@ -66,6 +68,7 @@ class Dispatcher:
         self._replicas = replicas
         self._features = features
         self._mirrors = mirrors
+        self._recorders = recorders
         self._metrics = metrics
         self._retries = retries
         self._keeper = keeper
@@ -120,6 +123,8 @@ class Dispatcher:
         self._end(flight)
         flight.answerer.fail(flight, error)
         self._metrics.failed(flight, error.code)
+        if self._recorders.wishes:
+            self._recorders.offer(flight, None, error, perf_counter_ns() - flight.started_ns, ())
         if self._keeper is not None:
             self._keeper.finished(flight, error.code, str(error), ())
 
@@ -230,6 +235,8 @@ class Dispatcher:
         self._retries.answered += 1
         if flight.entry.shadows:
             self._mirrors.offer(flight, reply, end - flight.started_ns)
+        if self._recorders.wishes:
+            self._recorders.offer(flight, reply, None, end - flight.started_ns, sample[:-1])
         if self._keeper is not None:
             self._keeper.finished(flight, OK, "", sample)
 

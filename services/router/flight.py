@@ -45,6 +45,7 @@ class Flight:
         "arm",
         "auth_ns",
         "call_id",
+        "carried",
         "data",
         "deadline_ns",
         "entry",
@@ -74,6 +75,7 @@ class Flight:
     entry: Entry
     target: Target
     inference: Inference
+    carried: Sequence[Given]  # inputs that only carried the keys of features; set once they are dropped
 
     def __init__(
         self, owner: Owner, answerer: Answerer, call_id: int, headers: Mapping[str, str | bytes], started_ns: int

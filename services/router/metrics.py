@@ -139,6 +139,11 @@ class RouterMetrics:
         self._mirror_drops = Counter(
             "turnout_mirror_dropped", "Copies not sent, by reason.", ["reason"], registry=registry
         )
+        self.recorders = Gauge("turnout_recorders", "Recorders that want requests of a model.", registry=registry)
+        self.recorded = Counter("turnout_recorded", "Requests sent to a recorder.", registry=registry)
+        self._record_drops = Counter(
+            "turnout_record_dropped", "Records not sent, by reason.", ["reason"], registry=registry
+        )
         self.cancelled = Counter("turnout_cancelled", "Requests whose caller went away.", registry=registry)
         self.retried = Counter("turnout_retried", "Requests sent to a second replica.", registry=registry)
         self.refused_early = Counter(
@@ -184,3 +189,6 @@ class RouterMetrics:
 
     def mirror_dropped(self, reason: str) -> None:
         self._mirror_drops.labels(reason).inc()
+
+    def record_dropped(self, reason: str) -> None:
+        self._record_drops.labels(reason).inc()

@@ -99,6 +99,7 @@ def drop_entity_inputs(flight: Flight) -> None:
     """What only carried the keys of entities has served its purpose: the model has no such input."""
     keys = flight.target.entity_inputs
     if keys:
+        flight.carried = [given for given in flight.inputs() if given.name in keys]
         inputs = [given for given in flight.inputs() if given.name not in keys]
         flight.inference, flight.template = flight.inference._replace(inputs=inputs), None
 

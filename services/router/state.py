@@ -24,6 +24,7 @@ PREFIXES = (
     keys.ENDPOINTS,
     keys.SERVICES + "feature_proxy/",
     keys.SERVICES + "shadow/",
+    keys.SERVICES + "recorder/",
     keys.STATUS + "runtime/",
 )
 _AGE_S = 5.0

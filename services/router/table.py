@@ -138,7 +138,7 @@ def _single_input(signature: Signature) -> tuple[str, str, tuple[int, ...], int]
 class Entry:
     """One model: its spec, its route compiled, its ready versions."""
 
-    __slots__ = ("chooser", "deadline_ns", "has_sequences", "name", "shadows", "spec", "targets")
+    __slots__ = ("chooser", "deadline_ns", "has_sequences", "headers", "name", "shadows", "spec", "targets")
 
     def __init__(self, name: str, spec: ModelSpec, chooser: Chooser, targets: dict[str, Target]) -> None:
         self.name = name
@@ -147,6 +147,8 @@ class Entry:
         self.targets = targets
         self.deadline_ns = spec.default_deadline_ms * 1_000_000
         self.has_sequences = any(target.is_sequential for target in targets.values())
+        uses = {use.entity.partition(":")[2].lower() for use in spec.features if use.entity.startswith("header:")}
+        self.headers = chooser.headers() | uses  # whose values matter
         self.shadows: tuple[tuple[str, int], ...] = ()  # (candidate, points of POINTS)
 
     def authorise(self, explicit_version: str) -> None:

@@ -15,6 +15,7 @@ from services.runtime.faults import describe
 from services.runtime.synthetic import numpy_dtype, synthetic, told
 
 _MOST_BYTES = 256 << 20  # of all that are kept
+_MOST_ROWS = 256  # that are looked at for two that differ
 _TEXT_KINDS = "OSU"
 
 
@@ -82,7 +83,7 @@ def misfit(signature: Signature, inputs: Arrays) -> str:
 def two_rows(signature: Signature, examples: Iterable[Arrays]) -> tuple[Arrays, Arrays] | None:
     """Two different rows of one shape, as requests of one row each: what tells whether rows depend on each other."""
     first: Arrays | None = None
-    for row in _rows(signature, examples):
+    for row in islice(_rows(signature, examples), _MOST_ROWS):
         if first is None:
             first = row
         elif _shapes(row) == _shapes(first) and any(not _equal(row[name], first[name]) for name in row):
@@ -111,9 +112,9 @@ def _with_filled(
     signature: Signature, inputs: Arrays, filled: frozenset[str], padding: Padding | None
 ) -> dict[str, NDArray]:
     whole = dict(inputs)
-    if not filled or not whole:
+    first = next((whole[name] for name in (padding.inputs if padding is not None else whole) if name in whole), None)
+    if not filled or first is None or first.ndim < 1 + (padding is not None):
         return whole
-    first = whole[next(iter(padding.inputs))] if padding is not None else next(iter(whole.values()))
     rows = len(first) if signature.batches else None
     missing = [spec for spec in signature.inputs if spec.name in filled and spec.name not in whole]
     whole |= {spec.name: synthetic(spec, rows, 0) for spec in missing}

@@ -31,6 +31,7 @@ from services.runtime.executor import Executor
 from services.runtime.faults import describe
 from services.runtime.job import Job
 from services.runtime.padding_proof import PaddingProof
+from services.runtime.recorded import of_file
 from services.runtime.running import named_run
 from services.runtime.sequence_state import fitted
 from services.runtime.stamp import Stamp
@@ -80,7 +81,7 @@ def load(job: Job) -> tuple[Backend, Signature, str]:
         raise BadArtifactError(f"signature {job.signature_name!r} is asked for; a {job.framework} model has no such")
     loaded_s = time.monotonic() - began
     signature, note = fitted(signature, job.states, job.controls)
-    examples = of_backend(backend, signature, job.warm_up.max_requests)
+    examples = of_backend(backend, signature, job.warm_up.max_requests).and_then(of_file(job, signature))
     found = Checked(signature, note, 1) if note else checked(backend.run, signature, job.pad_to, examples.fitting)
     if found.note:
         log.warning("batching_switched_off", reason=found.note)

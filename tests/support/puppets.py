@@ -16,7 +16,7 @@ from services.chassis.link import Link, LinkServer, listen
 from services.core import keys
 from services.core.errors import UNAVAILABLE
 from services.core.registry import Endpoint, ServiceRecord
-from turnout.v1 import feature_pb2, link_pb2, shadow_pb2, tensor_pb2
+from turnout.v1 import feature_pb2, link_pb2, recorded_pb2, shadow_pb2, tensor_pb2
 
 TIMEOUT_S = 20.0
 Fields = dict[str, Any] | None
@@ -93,6 +93,13 @@ class Puppet:
 
     async def renounce(self, etcd: EtcdClient) -> None:
         await etcd.delete(keys.service(self.service, self.name))
+
+    def stop_reading(self) -> None:
+        """As a process that hangs: connected, and takes nothing."""
+        for link in self.server.links:
+            transport = link.protocol._transport
+            assert transport is not None
+            transport.pause_reading()
 
     def opened(self, link: Link) -> None:
         self._changed.set()
@@ -186,12 +193,23 @@ class PuppetComparator(Puppet):
     def take(self, link: Link, frame: link_pb2.Frame) -> None:
         self.mirrors += frame.mirrors
 
-    def stop_reading(self) -> None:
-        """As a process that hangs: connected, and takes nothing."""
-        for link in self.server.links:
-            transport = link.protocol._transport
-            assert transport is not None
-            transport.pause_reading()
+
+class PuppetRecorder(Puppet):
+    """Wants every request of one model."""
+
+    service = "recorder"
+
+    def __init__(self, model: str, name: str = "recorder-0") -> None:
+        super().__init__(name)
+        self.records: list[recorded_pb2.Recorded] = []
+        self._sampling = recorded_pb2.Sampling(model=model, per_million=1_000_000)
+
+    def opened(self, link: Link) -> None:
+        link.frame_for(100).sampling.CopyFrom(self._sampling)
+        super().opened(link)
+
+    def take(self, link: Link, frame: link_pb2.Frame) -> None:
+        self.records += frame.records
 
 
 class PuppetProxy(Puppet):

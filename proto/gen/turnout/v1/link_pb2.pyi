@@ -1,4 +1,5 @@
 from turnout.v1 import feature_pb2 as _feature_pb2
+from turnout.v1 import recorded_pb2 as _recorded_pb2
 from turnout.v1 import shadow_pb2 as _shadow_pb2
 from turnout.v1 import tensor_pb2 as _tensor_pb2
 from google.protobuf.internal import containers as _containers
@@ -20,7 +21,7 @@ EXECUTED_MAYBE: Executed
 EXECUTED_YES: Executed
 
 class Frame(_message.Message):
-    __slots__ = ("hello", "requests", "replies", "cancels", "drain", "serving", "lookups", "features", "mirrors", "releases", "arena_opened")
+    __slots__ = ("hello", "requests", "replies", "cancels", "drain", "serving", "lookups", "features", "mirrors", "releases", "arena_opened", "records", "sampling")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     REQUESTS_FIELD_NUMBER: _ClassVar[int]
     REPLIES_FIELD_NUMBER: _ClassVar[int]
@@ -32,6 +33,8 @@ class Frame(_message.Message):
     MIRRORS_FIELD_NUMBER: _ClassVar[int]
     RELEASES_FIELD_NUMBER: _ClassVar[int]
     ARENA_OPENED_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    SAMPLING_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     requests: _containers.RepeatedCompositeFieldContainer[Request]
     replies: _containers.RepeatedCompositeFieldContainer[Reply]
@@ -43,7 +46,9 @@ class Frame(_message.Message):
     mirrors: _containers.RepeatedCompositeFieldContainer[_shadow_pb2.Mirror]
     releases: _containers.RepeatedScalarFieldContainer[int]
     arena_opened: ArenaOpened
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., requests: _Optional[_Iterable[_Union[Request, _Mapping]]] = ..., replies: _Optional[_Iterable[_Union[Reply, _Mapping]]] = ..., cancels: _Optional[_Iterable[int]] = ..., drain: _Optional[_Union[Drain, _Mapping]] = ..., serving: _Optional[_Union[Serving, _Mapping]] = ..., lookups: _Optional[_Iterable[_Union[_feature_pb2.FeatureLookup, _Mapping]]] = ..., features: _Optional[_Iterable[_Union[_feature_pb2.FeatureAnswer, _Mapping]]] = ..., mirrors: _Optional[_Iterable[_Union[_shadow_pb2.Mirror, _Mapping]]] = ..., releases: _Optional[_Iterable[int]] = ..., arena_opened: _Optional[_Union[ArenaOpened, _Mapping]] = ...) -> None: ...
+    records: _containers.RepeatedCompositeFieldContainer[_recorded_pb2.Recorded]
+    sampling: _recorded_pb2.Sampling
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., requests: _Optional[_Iterable[_Union[Request, _Mapping]]] = ..., replies: _Optional[_Iterable[_Union[Reply, _Mapping]]] = ..., cancels: _Optional[_Iterable[int]] = ..., drain: _Optional[_Union[Drain, _Mapping]] = ..., serving: _Optional[_Union[Serving, _Mapping]] = ..., lookups: _Optional[_Iterable[_Union[_feature_pb2.FeatureLookup, _Mapping]]] = ..., features: _Optional[_Iterable[_Union[_feature_pb2.FeatureAnswer, _Mapping]]] = ..., mirrors: _Optional[_Iterable[_Union[_shadow_pb2.Mirror, _Mapping]]] = ..., releases: _Optional[_Iterable[int]] = ..., arena_opened: _Optional[_Union[ArenaOpened, _Mapping]] = ..., records: _Optional[_Iterable[_Union[_recorded_pb2.Recorded, _Mapping]]] = ..., sampling: _Optional[_Union[_recorded_pb2.Sampling, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("service", "instance", "protocol", "arena")
