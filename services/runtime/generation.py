@@ -71,8 +71,9 @@ class Generation:
 
     @property
     def reason(self) -> str:
-        """What the first instance that is not well says."""
-        return next((s.instance.reason for s in self.supervisors if s.state != pb.READY and s.instance.reason), "")
+        """What the first instance that is not well says, else what one that is ready has to note."""
+        notes = sorted((s.state == pb.READY, s.instance.reason) for s in self.supervisors if s.instance.reason)
+        return notes[0][1] if notes else ""
 
     @property
     def failures(self) -> int:

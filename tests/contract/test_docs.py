@@ -164,8 +164,10 @@ def test_the_page_of_settings_is_current() -> None:
 
 def test_every_decision_has_its_number_and_a_status() -> None:
     pages = sorted((ROOT / "docs" / "adr").glob("*.md"))
+    numbers = [int(page.name.partition("-")[0]) for page in pages]
 
-    for number, page in enumerate(pages, 1):
+    assert len(set(numbers)) == len(pages)
+    for number, page in zip(numbers, pages, strict=True):
         text = page.read_text()
         assert page.name.startswith(f"{number:04}-")
         assert text.startswith(f"# {number}. ")

@@ -1,11 +1,13 @@
-"""Requests of a mesh are recorded, and warm the next version up; outputs that are given on request, through all hops."""
+"""Requests of a mesh are recorded and warm the next version up; outputs on request, through all hops."""
 
 import asyncio
+import json
 import shutil
 import sys
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import grpc.aio
 import numpy as np
@@ -19,7 +21,7 @@ from inference import grpc_service_pb2_grpc
 from services.chassis.recordings import RecordingReader
 from services.core.registry import InventoryVersion
 from tests.support import numbered
-from tests.support.mesh import Mesh
+from tests.support.mesh import Mesh, until
 from tests.support.mesh_probes import QUICK, introduce, model_ready, put_model, serve
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
@@ -47,9 +49,22 @@ def publish(mesh: Mesh, model: str, version: int, warm_up: bytes) -> None:
     shutil.move(mesh.folder / "incoming" / model / str(version), mesh.repository / model / str(version))
 
 
-async def inventory(mesh: Mesh, model: str, version: str) -> InventoryVersion:
-    (found,) = (await mesh.inventory()).values()
-    return found.models[model][version]
+async def noted(mesh: Mesh, model: str, version: str) -> str:
+    """What a version that is ready has to note."""
+
+    async def is_ready() -> InventoryVersion | None:
+        (found,) = (await mesh.inventory()).values()
+        each = found.models[model][version]
+        return each if each.state == "READY" else None
+
+    return (await until(f"{model}/{version} is ready", is_ready)).reason
+
+
+def warmed_up(mesh: Mesh, model: str, version: str) -> list[dict[str, Any]]:
+    """What workers said of their warm-up."""
+    lines = [line["line"] for line in mesh.log_lines("runtime-0") if line.get("event") == "worker_output"]
+    said = [json.loads(line) for line in lines if line.startswith("{")]
+    return [each for each in said if (each["event"], each["model"], each["version"]) == ("warmed_up", model, version)]
 
 
 async def recorded(mesh: Mesh, path: Path, calls: Sequence[asyncio.Task[object]]) -> bytes:
@@ -94,12 +109,9 @@ async def test_recorded_requests_warm_the_next_version_up(
     assert out.startswith(b"recorded 50 requests of numbers from 1 router(s)")
     assert len({float(each[0]) for each in inputs} & sent) == 50
     assert np.array_equal(inputs, answers)
-    log = mesh.child("runtime-0").log.read_text()
-    warmed = [line for line in log.splitlines() if "warmed_up" in line]
-    assert [f"requests{end}" in line for line in warmed for end in ()] == []
-    assert (await inventory(mesh, "numbers", "2")).reason == ""
-    assert "warm-up ran 0 requests and left 1 out: BadRecordingError" in (await inventory(mesh, "numbers", "3")).reason
-    print(warmed)
+    assert [(each["requests"], each["left_out"]) for each in warmed_up(mesh, "numbers", "2")] == [(50, 0)]
+    assert await noted(mesh, "numbers", "2") == ""
+    assert "warm-up ran 0 requests and left 1 out: BadRecordingError" in await noted(mesh, "numbers", "3")
 
 
 async def test_neighbours_in_a_batch_each_get_the_outputs_that_they_ask_for(

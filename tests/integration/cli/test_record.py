@@ -30,6 +30,20 @@ async def mesh(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Router
         yield mesh
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module", autouse=True)
+async def lonely(mesh: RouterMesh, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[Process, Path]]:
+    """The command where no router is: it takes its time to say so, beside the other tests."""
+    path = tmp_path_factory.mktemp("lonely") / "some.recorded"
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "services.cli", "record", "m", "--etcd", mesh.server.endpoint, "--etcd-prefix", "/other/",
+        "-o", str(path), stdout=PIPE, stderr=PIPE,
+    )  # fmt: skip
+    yield process, path
+    if process.returncode is None:
+        process.kill()
+        await process.wait()
+
+
 def read(path: Path) -> list[Recorded]:
     with RecordingReader(path) as reader:
         return list(reader)
@@ -165,12 +179,8 @@ async def test_a_recorder_that_does_not_read_costs_records_and_nothing_else(mesh
     assert grown < 64 << 20
 
 
-async def test_a_mesh_without_a_router_is_said_and_leaves_no_file(mesh: RouterMesh, tmp_path: Path) -> None:
-    path = tmp_path / "some.recorded"
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "services.cli", "record", "m", "--etcd", mesh.server.endpoint, "--etcd-prefix", "/other/",
-        "-o", str(path), stderr=PIPE,
-    )  # fmt: skip
+async def test_a_mesh_without_a_router_is_said_and_leaves_no_file(lonely: tuple[Process, Path]) -> None:
+    process, path = lonely
     async with asyncio.timeout(60):
         _, errors = await process.communicate()
 
