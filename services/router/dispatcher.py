@@ -34,6 +34,7 @@ from services.router.routing_key import routing_key
 from services.router.sending import (
     check_parameters,
     drop_entity_inputs,
+    may_run_again,
     refuse_the_hopeless,
     retry_after_s,
     send,
@@ -241,7 +242,7 @@ class Dispatcher:
             self._keeper.finished(flight, OK, "", sample)
 
     def _failed_reply(self, flight: Flight, reply: link_pb2.Reply) -> None:
-        again = self._may_retry(flight, reply)
+        again = may_run_again(flight, reply) and self._retries.spend()
         flight.tries += reply.executed != link_pb2.EXECUTED_NO
         if again:
             try:
@@ -256,15 +257,6 @@ class Dispatcher:
         if code == UNAVAILABLE and reply.executed != link_pb2.EXECUTED_NO:
             code, message = INTERNAL, f"{message}; the request may have run, so it is not tried again"
         self.fail(flight, RemoteError(code, message, retry_after_s=retry_after_s(code, reply)))
-
-    def _may_retry(self, flight: Flight, reply: link_pb2.Reply) -> bool:
-        if reply.code != UNAVAILABLE or flight.was_resent or flight.step is not None:
-            return False
-        if reply.executed == link_pb2.EXECUTED_YES:
-            return False
-        if reply.executed == link_pb2.EXECUTED_MAYBE and not flight.target.idempotent:
-            return False
-        return self._retries.spend()
 
     def _withdraw(self, flight: Flight) -> None:
         if flight.replica is not None:

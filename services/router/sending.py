@@ -95,6 +95,15 @@ def refuse_the_hopeless(flight: Flight, now: int) -> None:
         )
 
 
+def may_run_again(flight: Flight, reply: link_pb2.Reply) -> bool:
+    """Whether what one replica did not answer may be sent to another."""
+    if reply.code != UNAVAILABLE or flight.was_resent or flight.step is not None:
+        return False
+    if reply.executed == link_pb2.EXECUTED_YES:
+        return False
+    return reply.executed != link_pb2.EXECUTED_MAYBE or flight.target.idempotent
+
+
 def drop_entity_inputs(flight: Flight) -> None:
     """What only carried the keys of entities has served its purpose: the model has no such input."""
     keys = flight.target.entity_inputs
