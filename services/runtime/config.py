@@ -18,6 +18,8 @@ class RuntimeConfig(ServiceConfig):
     scan_s: float = Field(default=1.0, gt=0, le=60)  # between two looks at the repository
     settle_s: float = Field(default=1.0, ge=0, le=600)  # a version untouched for this long is a whole one
     load_timeout_s: float = Field(default=120, gt=0)
+    loads_at_once: int = Field(default=4, ge=1, le=64)  # more wait; restarts of what was ready do not
+    memory_bytes: int | None = Field(default=None, ge=1 << 20)  # of all workers; null = what the host or its group has
     # A worker that is let go answers what still comes until its links close, or nothing came for this long.
     quiet_s: float = Field(default=1.0, gt=0, le=60)
     # Of a framework inside one worker; 0 = its share of the cores: all but one, by as many instances as the pod has.

@@ -76,6 +76,11 @@ class Generation:
         return notes[0][1] if notes else ""
 
     @property
+    def is_stuck(self) -> bool:
+        """Whether an instance waits for memory that does not come by itself."""
+        return any(supervisor.is_stuck for supervisor in self.supervisors)
+
+    @property
     def failures(self) -> int:
         """Loads that failed in a row, of the instance with the most."""
         return max(supervisor.failed_loads for supervisor in self.supervisors)

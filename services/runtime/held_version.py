@@ -106,6 +106,12 @@ class HeldVersion:
             return Progress.READY if self.current.is_serving else self.current.progress
         return Progress.PENDING if self._is_pending or self.is_fetching or not self.fault else Progress.FAILED
 
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will come of it by itself: it is ready, has failed, or lacks memory."""
+        is_stuck = self.current is not None and self.current.is_stuck
+        return is_stuck or self.progress is not Progress.PENDING
+
     def digests(self) -> set[str]:
         """Of every copy that is in use or about to be."""
         used = {generation.plan.digest for generation in (self.current, self.next) if generation is not None}

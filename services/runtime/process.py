@@ -22,6 +22,7 @@ from turnout.v1 import runtime_pb2 as pb
 
 _CHUNK_BYTES = 64 << 10
 _MEMORY = re.compile(r"^(VmRSS|RssShmem):\s+(\d+) kB$", re.MULTILINE)
+_PEAK = re.compile(r"^VmHWM:\s+(\d+) kB$", re.MULTILINE)
 _THREAD_COUNTS = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -97,6 +98,15 @@ class WorkerProcess:
             return 0
         found = dict(_MEMORY.findall(status))
         return (int(found.get("VmRSS", 0)) - int(found.get("RssShmem", 0))) << 10
+
+    def peak_bytes(self) -> int:
+        """The most resident memory that it ever had; 0 when it is gone."""
+        try:
+            status = Path(f"/proc/{self.pid}/status").read_text()
+        except OSError:
+            return 0
+        found = _PEAK.search(status)
+        return int(found[1]) << 10 if found else 0
 
     def busy_ms(self) -> float:
         """How long the batch in progress has run; 0 when there is none."""

@@ -11,7 +11,9 @@ import structlog
 
 from services.core.batching_spec import SequenceBatching, states_and_controls
 from services.core.model_spec import Limits, ModelSpec
+from services.runtime.admission import Admission, Ticket
 from services.runtime.backoff import Restarts
+from services.runtime.footprints import Need, size_of
 from services.runtime.job import Job
 from services.runtime.metrics import RuntimeMetrics
 from services.runtime.process import WorkerProcess, describe_exit
@@ -54,6 +56,7 @@ class Supervisor:
         bounds: Bounds,
         on_change: Callable[[], None],
         metrics: RuntimeMetrics,
+        admission: Admission,
         *,
         load_timeout_s: float,
         drain_s: float,
@@ -67,9 +70,14 @@ class Supervisor:
         )  # fmt: skip
         self.ended = asyncio.Event()
         self.failed_loads = 0  # in a row, since it last was ready
+        self._was_ready = False
+        self._artifact_bytes = 0
+        self._ticket: Ticket | None = None
+        self._last_failure = ""
         self._job = job
         self._on_change = on_change
         self._metrics = metrics
+        self._admission = admission
         self._load_timeout_s = load_timeout_s
         self._drain_s = drain_s
         self._fault = fault  # why it cannot run in this pod
@@ -83,11 +91,18 @@ class Supervisor:
     def state(self) -> pb.InstanceState:
         return self.instance.state
 
+    @property
+    def is_stuck(self) -> bool:
+        """Whether it waits for memory that no load in progress will leave."""
+        return self._ticket is not None and self._ticket.is_short and not self._admission.is_loading
+
     def adjust(self, bounds: Bounds) -> None:
         """Take changed bounds; they hold from the next look on."""
         if states_and_controls(bounds.sequences) != (self._job.states, self._job.controls):
             bounds.sequences = self.bounds.sequences  # another process is needed for these
         self.bounds = bounds
+        if self._ticket is not None:
+            self._ticket.need = self._need()
         instance, sequences = self.instance, bounds.sequences.dump() if bounds.sequences else b""
         if (instance.slots, instance.sequence_batching) != (bounds.slots, sequences):
             instance.slots, instance.sequence_batching = bounds.slots, sequences
@@ -106,6 +121,7 @@ class Supervisor:
                     return
                 self._metrics.failures.labels(self._job.model, self._job.version, failure.kind).inc()
                 self.failed_loads += not failure.was_ready
+                self._last_failure = failure.reason
                 delay_s = None if failure.is_final else self._delay_s(failure)
                 if delay_s is None:
                     self._give_up(failure)
@@ -138,19 +154,41 @@ class Supervisor:
         """One process from start to end; None when it ended because it was told to."""
         if self._fault:
             return Failure("place", self._fault, is_final=True)
+        with contextlib.suppress(OSError):  # the load will say what is wrong with it
+            self._artifact_bytes = await asyncio.to_thread(size_of, self._job.file)
+        stopping = asyncio.get_running_loop().create_task(self._stop.wait())
+        ticket = self._ticket = self._admission.ask(self._need(), self._wait_for, is_restart=self._was_ready)
+        either: set[asyncio.Future] = {ticket.granted, stopping}
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            return await self._start(ticket, stopping) if ticket.granted.done() else None
+        finally:
+            stopping.cancel()
+            ticket.leave()
+
+    async def _start(self, ticket: Ticket, stopping: asyncio.Task) -> Failure | None:
         try:
             worker = await WorkerProcess.start(self._job, self._log)
         except OSError as error:
             return Failure("spawn", f"its process could not be started: {error}")
-        stopping = asyncio.get_running_loop().create_task(self._stop.wait())
+        ticket.used = worker.memory_bytes
         try:
-            self._set(pb.LOADING, self.instance.reason, pid=worker.pid)  # of the last failure, if there was one
-            return await self._load(worker, stopping) or await self._watch(worker, stopping)
+            self._set(pb.LOADING, self._last_failure, pid=worker.pid)
+            failure = await self._load(worker, stopping)
+            ticket.loaded()
+            return failure or await self._watch(worker, stopping)
         finally:
-            stopping.cancel()
             worker.kill()
             self.instance.pid = 0
             await worker.close()
+
+    def _need(self) -> Need:
+        """Memory that its process will take while it loads."""
+        job, limit = self._job, self.bounds.limits.max_memory_bytes
+        return self._admission.footprints.need(job.digest, job.framework, self._artifact_bytes, limit)
+
+    def _wait_for(self, reason: str) -> None:
+        self._set(pb.LOADING, f"{reason}; {self._last_failure}" if self._last_failure else reason)
 
     async def _load(self, worker: WorkerProcess, stopping: asyncio.Task) -> Failure | None:
         """Wait until the worker is READY (or told to stop); else why it is not."""
@@ -184,7 +222,8 @@ class Supervisor:
             return Failure("artifact" if is_final else "load", report.reason, is_final, report.state == pb.LOADING)
         self._metrics.load_seconds.labels(self._job.framework).observe(load_s)
         self._metrics.loads.labels(self._job.model, self._job.version).inc()
-        self.failed_loads = 0
+        self.failed_loads, self._last_failure, self._was_ready = 0, "", True
+        self._admission.footprints.note(self._job.digest, worker.peak_bytes())
         self.instance.signature.CopyFrom(report.signature)
         self._set(pb.READY, report.reason)
         self._log.info("instance_ready", load_s=round(load_s, 3), batches=report.signature.batches)

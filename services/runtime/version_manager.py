@@ -10,18 +10,21 @@ import structlog
 
 from services.chassis.etcd import Change, EtcdClient, EtcdError
 from services.core import keys
-from services.core.desired_state import UNLOADED
 from services.core.model_spec import ModelSpec
 from services.core.names import ModelVersion
-from services.core.registry import Inventory, InventoryVersion
+from services.core.registry import Inventory
+from services.runtime.admission import Admission
 from services.runtime.artifact_cache import ArtifactCache
 from services.runtime.catalogue import Catalogue
 from services.runtime.config import RuntimeConfig
 from services.runtime.control import WORKER_PREFIX, Control
 from services.runtime.desired import Desired, Refused
+from services.runtime.footprints import Footprints
 from services.runtime.generation import Plan
 from services.runtime.held_version import HeldVersion, Means
+from services.runtime.inventory import inventory_of
 from services.runtime.job import Job
+from services.runtime.memory import free_bytes
 from services.runtime.metrics import RuntimeMetrics
 from services.runtime.placing import Host, place, share
 from services.runtime.previous import Previous
@@ -56,6 +59,10 @@ class VersionManager:
         self._catalogue = Catalogue(config.repository, config.settle_s)
         self._cache = ArtifactCache(config.artifacts_dir())
         self._previous = Previous(config.data_dir / "runtime" / f"{config.run_dir.name}-previous.json")
+        self._footprints = Footprints(config.data_dir / "runtime" / f"{config.run_dir.name}-footprints.json")
+        self._admission = Admission(
+            self._footprints, free_bytes, at_once=config.loads_at_once, budget=config.memory_bytes
+        )
         self._held: dict[ModelVersion, HeldVersion] = {}
         self._host = Host.look()
         self._instances = 0  # that this pod should have
@@ -99,6 +106,7 @@ class VersionManager:
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             await self._previous.load()
+            await self._footprints.load()
             tasks.create_task(self._look_for_ever(), name="look")
             while True:
                 await self._wake.wait()
@@ -116,6 +124,7 @@ class VersionManager:
         self._wake.set()
         for held in self._held.values():
             await held.left()
+        await self._footprints.save()
         self._publish()
 
     # -- looking
@@ -177,8 +186,10 @@ class VersionManager:
         for identity, spec in wanted_specs.items():
             self._want(identity, spec)
         self._release(goal)
-        is_settled = all(self._held[identity].progress is not Progress.PENDING for identity in goal)
+        is_settled = all(self._held[identity].is_over for identity in goal)
         self._has_settled = self._has_settled or (is_settled and len(specs) == len(of_pool))
+        if self._footprints.is_unsaved:
+            self._spawn(self._footprints.save())
         if self._previous.is_unsaved:
             self._spawn(self._previous.save())
             self._previous.is_unsaved = False
@@ -200,7 +211,9 @@ class VersionManager:
     def _release(self, goal: set[ModelVersion]) -> None:
         progress: dict[str, dict[str, Progress]] = {}
         for identity in goal:
-            progress.setdefault(identity.model, {})[identity.version] = self._held[identity].progress
+            held = self._held[identity]
+            is_lost = held.is_over and held.progress is Progress.PENDING  # what is let go may be what it waits for
+            progress.setdefault(identity.model, {})[identity.version] = Progress.FAILED if is_lost else held.progress
         for identity, held in list(self._held.items()):
             if identity in goal:
                 continue
@@ -233,7 +246,7 @@ class VersionManager:
             log_level=config.log_level,
         )  # fmt: skip
         supervisor = Supervisor(
-            job, Bounds.of(spec), self._wake.set, self._metrics,
+            job, Bounds.of(spec), self._wake.set, self._metrics, self._admission,
             load_timeout_s=config.load_timeout_s, drain_s=max(0.5, config.drain_s - _DRAIN_MARGIN_S),
             fault=where.fault,
         )  # fmt: skip
@@ -262,24 +275,5 @@ class VersionManager:
         self._metrics.count(Counter((i.model, i.version, pb.InstanceState.Name(i.state)) for i in instances))
 
     def _inventory(self) -> Inventory:
-        catalogue = self._catalogue
-        models: dict[str, dict[str, InventoryVersion]] = {}
         specs = self._desired.of_pool(self._config.pool)
-        for model, spec in specs.items():
-            sighted = catalogue.versions.get(model, {})
-            coming = spec.version_policy.choose(list(sighted)) if spec.loaded else set()
-            coming -= catalogue.available().get(model, set())
-            models[model] = {version: _unheld(is_coming=version in coming) for version in sighted}
-        for (model, version), held in self._held.items():
-            is_there = version in models.get(model, {}) or held.current is not None
-            if model in models and is_there:
-                models[model][version] = held.inventory()
-        faults = {model: fault for model, fault in catalogue.faults.items() if model in specs}
-        return Inventory(pool=self._config.pool, models=models, specs=self._looked_at, faults=faults)
-
-
-def _unheld(*, is_coming: bool) -> InventoryVersion:
-    """A version in the repository that nothing is done about, or not yet."""
-    if is_coming:
-        return InventoryVersion(state="LOADING", reason="its files are still written to")
-    return InventoryVersion(state="UNAVAILABLE", reason=UNLOADED)
+        return inventory_of(self._config.pool, specs, self._looked_at, self._catalogue, self._held)

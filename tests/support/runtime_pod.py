@@ -23,7 +23,8 @@ from turnout.v1 import link_pb2, runtime_pb2, runtime_pb2_grpc
 from turnout.v1.tensor_pb2 import Tensor
 
 TIMEOUT_S = 40.0
-READY, DRAINING, BACKOFF, FAILED = (
+LOADING, READY, DRAINING, BACKOFF, FAILED = (
+    runtime_pb2.LOADING,
     runtime_pb2.READY,
     runtime_pb2.DRAINING,
     runtime_pb2.BACKOFF,

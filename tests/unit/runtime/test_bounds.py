@@ -8,6 +8,8 @@ from prometheus_client import CollectorRegistry
 
 from services.core.batching_spec import SequenceBatching, states_and_controls
 from services.core.model_spec import ModelSpec
+from services.runtime.admission import Admission
+from services.runtime.footprints import Footprints
 from services.runtime.job import Job
 from services.runtime.metrics import RuntimeMetrics
 from services.runtime.supervisor import Bounds, Supervisor
@@ -31,7 +33,10 @@ class Running:
         )  # fmt: skip
         self.changes = 0
         metrics = RuntimeMetrics(CollectorRegistry())
-        self.supervisor = Supervisor(job, Bounds.of(spec), self._changed, metrics, load_timeout_s=1, drain_s=1)
+        admission = Admission(Footprints(Path("f")), lambda: 0, at_once=1, budget=None)
+        self.supervisor = Supervisor(
+            job, Bounds.of(spec), self._changed, metrics, admission, load_timeout_s=1, drain_s=1
+        )
 
     def _changed(self) -> None:
         self.changes += 1

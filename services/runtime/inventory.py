@@ -1,0 +1,40 @@
+"""What a pod says of its models: every version of its repository, and how far it is with each."""
+
+from collections.abc import Mapping
+
+from services.core.desired_state import UNLOADED
+from services.core.model_spec import ModelSpec
+from services.core.names import ModelVersion
+from services.core.registry import Inventory, InventoryVersion
+from services.runtime.catalogue import Catalogue
+from services.runtime.held_version import HeldVersion
+
+
+def inventory_of(
+    pool: str,
+    specs: Mapping[str, ModelSpec],
+    revisions: Mapping[str, int],
+    catalogue: Catalogue,
+    held_versions: Mapping[ModelVersion, HeldVersion],
+) -> Inventory:
+    """`specs` are the pool's; `revisions` of them that the last whole look at the repository went by."""
+    models: dict[str, dict[str, InventoryVersion]] = {}
+    available = catalogue.available()
+    for model, spec in specs.items():
+        sighted = catalogue.versions.get(model, {})
+        coming = spec.version_policy.choose(list(sighted)) if spec.loaded else set()
+        coming -= available.get(model, set())
+        models[model] = {version: _unheld(is_coming=version in coming) for version in sighted}
+    for (model, version), held in held_versions.items():
+        is_there = version in models.get(model, {}) or held.current is not None
+        if model in models and is_there:
+            models[model][version] = held.inventory()
+    faults = {model: fault for model, fault in catalogue.faults.items() if model in specs}
+    return Inventory(pool=pool, models=models, specs=dict(revisions), faults=faults)
+
+
+def _unheld(*, is_coming: bool) -> InventoryVersion:
+    """A version in the repository that nothing is done about, or not yet."""
+    if is_coming:
+        return InventoryVersion(state="LOADING", reason="its files are still written to")
+    return InventoryVersion(state="UNAVAILABLE", reason=UNLOADED)
