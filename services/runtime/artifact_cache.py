@@ -1,23 +1,26 @@
 """Copies of artifacts by content: what a worker loads can no longer change, whatever happens to the repository."""
 
 import asyncio
-import os
 import shutil
 import tempfile
+import time
 from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
+import structlog
+
+from services.runtime.aside import aside
 from services.runtime.backends import BadArtifactError
 from services.runtime.backends.detect import Found, detect
-from services.runtime.source import Artifact, chunks, digest, mismatch
+from services.runtime.fetching import Fetching
+from services.runtime.remembered import Remembered
+from services.runtime.source import Artifact, BadRepositoryError, digest
 
-_AT_ONCE = 2  # copies; more would only wait for the disk
+_AT_ONCE = 2  # copies; more would only wait for the disk, or the network
 _INCOMING = "incoming-"
 
-
-class ChangedError(Exception):
-    """The artifact changed while it was read: look again."""
+log = structlog.get_logger()
 
 
 class Fetched(NamedTuple):
@@ -31,51 +34,67 @@ class Fetched(NamedTuple):
 class ArtifactCache:
     """A folder of folders named by digest. One process owns it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, remembered: Remembered | None = None, *, timeout_s: float = 3600) -> None:
         self._folder = folder
-        self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._remembered = remembered or Remembered(folder.with_name(f"{folder.name}-remembered.json"))
+        self._timeout_s = timeout_s
+        self._local_slots = asyncio.Semaphore(_AT_ONCE)
+        self._remote_slots = asyncio.Semaphore(_AT_ONCE)
 
     async def fetch(self, artifact: Artifact, framework: str | None) -> Fetched:
-        """Copy and check an artifact, off the loop. Raises ChangedError, or OSError where it cannot be read."""
-        async with self._slots:
-            return await asyncio.to_thread(self._fetch, artifact, framework)
+        """Copy and check an artifact, off the loop.
+
+        Raises BadRepositoryError for one that is not even read, ChangedError, or OSError where it cannot be read.
+        """
+        if artifact.fault:
+            raise BadRepositoryError(artifact.fault)
+        async with self._remote_slots if artifact.folder.is_remote else self._local_slots:
+            return await aside("fetch", self._fetch, artifact, framework)
 
     async def keep_only(self, digests: Collection[str]) -> None:
         """Remove every copy but these; no fetch may be running."""
         await asyncio.to_thread(self._keep_only, frozenset(digests))
 
     def _fetch(self, artifact: Artifact, framework: str | None) -> Fetched:
-        if reason := mismatch(artifact.folder):
-            raise ChangedError(reason)
-        sizes = {stat.name: stat.size for stat in artifact.fingerprint}
-        identity = digest(artifact.folder, sizes)
-        copy = self._folder / identity
-        if copy.is_dir() and digest(copy, sizes) != identity:
-            shutil.rmtree(copy)  # a disk's fault, or a hand's
-        if not copy.is_dir():
-            self._copy(artifact, sizes, identity)
+        identity = self._remembered.digest_of(artifact)
+        if identity is None or not self._is_whole(artifact, identity):
+            identity = self._bring(artifact)
+            self._remembered.note_digest(artifact, identity)
         try:
-            return Fetched(identity, detect(copy, framework))
+            return Fetched(identity, detect(self._folder / identity, framework))
         except BadArtifactError as error:
             return Fetched(identity, None, str(error))
 
-    def _copy(self, artifact: Artifact, sizes: dict[str, int], identity: str) -> None:
+    def _is_whole(self, artifact: Artifact, identity: str) -> bool:
+        """Whether there is a copy, as it was made; one that is not is a disk's fault, or a hand's, and removed."""
+        copy = self._folder / identity
+        try:
+            sizes = {stat.name: (copy / stat.name).stat().st_size for stat in artifact.fingerprint}
+            is_whole = digest(copy, sizes) == identity
+        except OSError:
+            is_whole = False
+        if not is_whole:
+            shutil.rmtree(copy, ignore_errors=True)
+        return is_whole
+
+    def _bring(self, artifact: Artifact) -> str:
+        """Copy it into the cache, where it appears whole or not at all."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         incoming = Path(tempfile.mkdtemp(prefix=_INCOMING, dir=self._folder))
+        began_s = time.monotonic()
+        known_bytes = sum(max(0, stat.size) for stat in artifact.fingerprint)
+        if artifact.folder.is_remote:
+            log.info("artifact_download_began", artifact=str(artifact.folder), bytes=known_bytes)
         try:
-            for name in sizes:
-                target = incoming / name
-                target.parent.mkdir(parents=True, exist_ok=True)
-                with target.open("xb") as stream:
-                    for chunk in chunks(artifact.folder / name):
-                        stream.write(chunk)
-                    stream.flush()
-                    os.fsync(stream.fileno())
-            if digest(incoming, sizes) != identity:
-                raise ChangedError("its files changed while they were copied")
-            incoming.rename(self._folder / identity)
+            identity = Fetching(artifact, incoming, self._timeout_s).run()
+            if not self._is_whole(artifact, identity):
+                incoming.rename(self._folder / identity)
         finally:
             shutil.rmtree(incoming, ignore_errors=True)
+        if artifact.folder.is_remote:
+            taken_s = round(time.monotonic() - began_s, 3)
+            log.info("artifact_downloaded", artifact=str(artifact.folder), digest=identity, took_s=taken_s)
+        return identity
 
     def _keep_only(self, digests: frozenset[str]) -> None:
         if not self._folder.is_dir():

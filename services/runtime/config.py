@@ -16,6 +16,11 @@ class RuntimeConfig(ServiceConfig):
     pool: str = Field(default="default", min_length=1)  # models whose placement.pool is this are loaded
     cache_dir: Path | None = None  # copies of artifacts, by digest; None = below data_dir
     scan_s: float = Field(default=1.0, gt=0, le=60)  # between two looks at the repository
+    remote_scan_s: float = Field(
+        default=10.0, ge=1, le=3600
+    )  # the same for s3://, gs:// and http(s)://, give or take 20%
+    fetch_timeout_s: float = Field(default=3600, gt=0)  # of one version from such a repository
+    links_outside: bool = False  # may links in a local repository lead out of it?
     settle_s: float = Field(default=1.0, ge=0, le=600)  # a version untouched for this long is a whole one
     load_timeout_s: float = Field(default=120, gt=0)
     loads_at_once: int = Field(default=4, ge=1, le=64)  # more wait; restarts of what was ready do not

@@ -1,6 +1,7 @@
 """One version of one model in this pod: fetched, started, swapped for new content, let go."""
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
@@ -8,19 +9,21 @@ from typing import Any
 
 import structlog
 
+from services.chassis.backoff import Backoff
 from services.core.batching_spec import states_and_controls
 from services.core.desired_state import UNLOADED
 from services.core.model_spec import ModelSpec
 from services.core.names import ModelVersion
 from services.core.registry import InventoryInstance, InventoryVersion
-from services.runtime.artifact_cache import ArtifactCache, ChangedError, Fetched
+from services.runtime.artifact_cache import ArtifactCache, Fetched
 from services.runtime.catalogue import Sighting
 from services.runtime.generation import Generation, Plan, Start
+from services.runtime.source import BadRepositoryError, ChangedError
 from services.runtime.supervisor import Supervisor
 from services.runtime.wanted import Progress
 from turnout.v1 import runtime_pb2 as pb
 
-_READ_AGAIN_S = 5.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 5.0, 300.0  # between two tries to fetch the same
 
 log = structlog.get_logger()
 
@@ -49,18 +52,22 @@ class HeldVersion:
         self._fetch: asyncio.Task[None] | None = None
         self._asked: tuple[object, ...] | None = None  # what was fetched last: fingerprint and framework
         self._fetched: Fetched | None = None
-        self._read_again_at_s = 0.0
+        self._fetch_again_at_s = math.inf  # monotonic; inf = not before it has changed
+        self._pauses = Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
         self._is_pending = False
         self._is_behind = False  # the repository holds something else than what was fetched
         self._is_released = False
 
-    def want(self, spec: ModelSpec, sighting: Sighting | None, *, is_settled: bool) -> None:
-        """Come one step nearer to serving what the repository holds, as `spec` (of this version) says."""
+    def want(self, spec: ModelSpec, sighting: Sighting | None, *, is_settled: bool, absence: str = "") -> None:
+        """Come one step nearer to serving what the repository holds, as `spec` (of this version) says.
+
+        `absence` says why nobody knows whether the repository holds it.
+        """
         self._is_released = False
         self._is_pending = sighting is not None and not is_settled and self.current is None
         self._is_behind = sighting is not None and self._asked != (sighting.artifact, spec.framework)
         if sighting is None and self.current is None:
-            self.fault = "not in the repository"
+            self.fault = absence or "not in the repository"
         elif sighting is not None and is_settled:
             self._fetch_new(spec, sighting)
         fetched = self._fetched
@@ -164,21 +171,24 @@ class HeldVersion:
 
     def _fetch_new(self, spec: ModelSpec, sighting: Sighting) -> None:
         asked = (sighting.artifact, spec.framework)
-        if self.is_fetching or asked == self._asked or time.monotonic() < self._read_again_at_s:
+        if self.is_fetching or (asked == self._asked and time.monotonic() < self._fetch_again_at_s):
             return
-        self._asked = asked
+        if asked != self._asked:
+            self._pauses.reset()
+        self._asked, self._fetch_again_at_s = asked, math.inf
+        self._pauses.begin()
         self._fetch = self._means.spawn(self._fetch_one(spec, sighting))
 
     async def _fetch_one(self, spec: ModelSpec, sighting: Sighting) -> None:
         await self._means.swept.wait()
         try:
             fetched = await self._means.cache.fetch(sighting.artifact, spec.framework)
+        except BadRepositoryError as error:
+            self._fail(str(error))
         except ChangedError as error:
-            self._fail(f"not whole yet: {error}")  # its next change is seen by the next look
+            self._fetch_again(f"not whole yet: {error}")
         except OSError as error:
-            self._asked = None
-            self._read_again_at_s = time.monotonic() + _READ_AGAIN_S
-            self._fail(f"cannot be read: {error}")
+            self._fetch_again(f"cannot be read: {error}")
         else:
             self._fetched = fetched
             self.fault = ""
@@ -187,9 +197,17 @@ class HeldVersion:
         finally:
             self._means.wake()
 
-    def _fail(self, fault: str) -> None:
+    def _fetch_again(self, fault: str) -> None:
+        """Later, or when it has changed."""
+        wait_s = self._pauses.next_s()
+        self._fetch_again_at_s = time.monotonic() + wait_s
+        self._fail(fault, again_in_s=round(wait_s, 1))
+
+    def _fail(self, fault: str, **details: float) -> None:
         self.fault = fault
-        log.warning("artifact_refused", model=self.identity.model, version=self.identity.version, reason=fault)
+        log.warning(
+            "artifact_refused", model=self.identity.model, version=self.identity.version, reason=fault, **details
+        )
 
     # -- instances
 

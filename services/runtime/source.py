@@ -1,140 +1,170 @@
-"""A model repository on a local path: MODEL/VERSION/files. What is there, whether it is whole, and what it holds."""
+"""What a model repository holds: versions, each a folder of files. Where: local_repository, remote_repository."""
 
 import hashlib
-import os
-import time
+import unicodedata
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
-from urllib.parse import unquote, urlsplit
-
-from services.core.names import is_version
+from typing import NamedTuple, Protocol
 
 SUMS = "SHA256SUMS"  # optional, as sha256sum(1) writes it: a version is whole once every file in it matches
+MAX_FILES = 10_000  # of a version
+MAX_DEPTH = 16  # folders in folders
+CHUNK_BYTES = 1 << 20
 _TEMPORARY = (".tmp", ".temp", ".part", ".partial", ".crdownload", ".swp", ".filepart", "~")
-_MAX_FILES = 10_000
-_CHUNK_BYTES = 1 << 20
+_MAX_PART_BYTES, _MAX_NAME_BYTES = 255, 1024
+_SKEW_S = 60.0  # how far another host's clock may be off
 
 
 class BadRepositoryError(Exception):
-    """A repository URL that this runtime cannot read."""
+    """A repository that this runtime cannot read, or a version in it that it will not."""
+
+
+class ChangedError(Exception):
+    """The artifact changed while it was read, or is not whole yet: look again."""
+
+
+class UnreachableError(OSError):
+    """A server that did not answer, or not as it should: another try may help."""
 
 
 class Stat(NamedTuple):
     """One file as it looks without reading it."""
 
     name: str  # relative to the version's folder, with "/"
-    size: int
-    mtime_ns: int
-    ctime_ns: int
-    inode: int
+    size: int  # -1 = unknown
+    tag: str  # changes with the content: times and inode, or what the server says
+    changed_s: float = 0.0  # wall-clock of its last change; 0 = unknown
+
+
+class Folder(Protocol):
+    """Where a version's files lie. Values: equal ones are the same place. Everything blocks."""
+
+    @property
+    def is_remote(self) -> bool: ...
+
+    def stats(self) -> tuple[Stat, ...]:
+        """Its files as they are now, sorted. Raises OSError, BadRepositoryError."""
+
+    def chunks(self, name: str) -> Iterator[bytes]:
+        """The bytes of one file. Raises OSError."""
+
+    def __str__(self) -> str:
+        """For people; without credentials."""
 
 
 class Artifact(NamedTuple):
-    """One version's folder; equal fingerprints mean that nothing was touched between two looks."""
+    """One version's folder; equal ones mean that nothing was touched between two looks."""
 
-    folder: Path
+    folder: Folder
     fingerprint: tuple[Stat, ...]
+    fault: str = ""  # why it is not even read
+    sums: tuple[tuple[str, str], ...] = ()  # name and SHA-256 of every file, where the listing itself gives them
 
     def touched_s_ago(self, now_s: float) -> float:
-        """Seconds of wall-clock since any file was last written, created or renamed."""
-        return now_s - max((stat.ctime_ns for stat in self.fingerprint), default=0) / 1e9
+        """Seconds of wall-clock since any file was last changed; 0 where that is unknown."""
+        if not all(stat.changed_s for stat in self.fingerprint):
+            return 0.0
+        return now_s - max((stat.changed_s for stat in self.fingerprint), default=now_s)
 
 
-def path_of(url: str) -> Path:
-    """The local folder of file:///path or a plain path. Raises BadRepositoryError."""
-    if not url:
-        raise BadRepositoryError("no repository: set it in the model's spec or in the runtime's settings")
-    if "://" not in url:
-        return Path(url).absolute()
-    parts = urlsplit(url)
-    if parts.scheme != "file" or parts.netloc not in {"", "localhost"}:
-        raise BadRepositoryError(f"repository {url!r} is neither a path nor file:///PATH")
-    return Path(unquote(parts.path))
+class Look(NamedTuple):
+    """One look at a model."""
+
+    versions: dict[str, Artifact]
+    ignored: tuple[str, ...] = ()  # folders and files beside them that are no versions
 
 
-def model_folder(root: Path, model: str) -> Path:
-    """Where a model's versions lie: ROOT/MODEL, or ROOT itself when that is the model's own folder."""
-    inside = root / model
-    return root if root.name == model and not inside.is_dir() else inside
+class Repository(Protocol):
+    """MODEL/VERSION/files, somewhere. Everything blocks."""
+
+    @property
+    def is_remote(self) -> bool: ...
+
+    def scan(self, model: str) -> Look:
+        """Every version of a model that has at least one file. Raises OSError when it cannot be read.
+
+        A model without a folder has no versions; a repository that is not there is an error, so that an unmounted disk
+        or a wrong bucket does not look like a deletion.
+        """
+
+    def read(self, model: str, name: str) -> bytes | None:
+        """A small file beside a model's versions; None when there is none. Raises OSError."""
+
+    def __str__(self) -> str:
+        """For people; without credentials."""
 
 
-def scan(root: Path, model: str) -> dict[str, Artifact]:
-    """Every version of a model that has at least one file. Raises OSError when the repository cannot be read.
+def is_settled(artifact: Artifact, unchanged_for_s: float, now_s: float, settle_s: float) -> bool:
+    """Whether nobody writes to it any more: by its files' own times, or by what this process has seen.
 
-    A model without a folder has no versions; a repository without a folder is an error, so that an unmounted disk does
-    not look like a deletion.
+    `unchanged_for_s` lies between two looks that found the same; `now_s` is wall-clock.
     """
-    folder = model_folder(root, model)
-    if not folder.is_dir():
-        if not root.is_dir():
-            raise FileNotFoundError(f"repository {root} is not there")
-        return {}
-    found = {}
-    for entry in os.scandir(folder):
-        if is_version(entry.name) and entry.is_dir():
-            fingerprint = tuple(sorted(_stats(Path(entry.path), "")))
-            if fingerprint:
-                found[entry.name] = Artifact(Path(entry.path), fingerprint)
-    return found
+    margin_s = settle_s + _SKEW_S if artifact.folder.is_remote else settle_s
+    return bool(artifact.sums) or unchanged_for_s >= settle_s or artifact.touched_s_ago(now_s) >= margin_s
+
+
+def is_hidden(name: str) -> bool:
+    """Whether a file or folder, or one that it lies in, is hidden or not written to its end: no part of a version."""
+    return any(part.startswith(".") or part.endswith(_TEMPORARY) for part in name.split("/"))
+
+
+def why_unsafe(name: str) -> str:
+    """What is wrong with a relative name that somebody else gave us; "" = nothing."""
+    parts = name.split("/")
+    if not name or any(part in {"", ".", ".."} for part in parts):
+        return "does not lead to a file below the version"
+    if any(unicodedata.category(letter) == "Cc" for letter in name):
+        return "has control characters"
+    if len(name.encode(errors="replace")) > _MAX_NAME_BYTES or len(parts) > MAX_DEPTH:
+        return f"is longer than {_MAX_NAME_BYTES} bytes or {MAX_DEPTH} folders deep"
+    if any(len(part.encode(errors="replace")) > _MAX_PART_BYTES for part in parts):
+        return f"has a part of over {_MAX_PART_BYTES} bytes"
+    return ""
+
+
+def checked(stats: list[Stat]) -> tuple[Stat, ...]:
+    """Files of a version, sorted. Raises BadRepositoryError for names that lead elsewhere, and for too many."""
+    if len(stats) > MAX_FILES:
+        raise BadRepositoryError(f"it has over {MAX_FILES} files")
+    for stat in stats:
+        if reason := why_unsafe(stat.name):
+            raise BadRepositoryError(f"the name {stat.name[:200]!r} {reason}")
+    return tuple(sorted(stats))
+
+
+def parse_sums(text: str) -> dict[str, str]:
+    """Name -> SHA-256 of a file as sha256sum(1) writes it. Raises BadRepositoryError for what is none."""
+    sums = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        expected, _, name = line.strip().partition(" ")
+        name = name.strip().removeprefix("*").removeprefix("./")
+        if not expected or expected.startswith("#"):
+            continue
+        if len(expected) != 64 or not all(digit in "0123456789abcdefABCDEF" for digit in expected):
+            raise BadRepositoryError(f"{SUMS}, line {number}: expected 64 hexadecimal digits and a name")
+        if reason := why_unsafe(name):
+            raise BadRepositoryError(f"{SUMS}, line {number}: the name {name[:200]!r} {reason}")
+        sums[name] = expected.lower()
+    return sums
 
 
 def digest(folder: Path, names: Mapping[str, int]) -> str:
     """SHA-256 over names, sizes and bytes of the files `names` (name -> size) in `folder`. Raises OSError."""
     total = hashlib.sha256()
     for name in sorted(names):
-        label = name.encode()
-        total.update(b"%d %s %d\n" % (len(label), label, names[name]))
+        total.update(digest_label(name, names[name]))
         for chunk in chunks(folder / name):
             total.update(chunk)
     return total.hexdigest()
 
 
+def digest_label(name: str, size: int) -> bytes:
+    """What stands before a file's bytes in a digest, so that no two files run together."""
+    label = name.encode()
+    return b"%d %s %d\n" % (len(label), label, size)
+
+
 def chunks(file: Path) -> Iterator[bytes]:
     with file.open("rb") as stream:
-        while chunk := stream.read(_CHUNK_BYTES):
+        while chunk := stream.read(CHUNK_BYTES):
             yield chunk
-
-
-def mismatch(folder: Path) -> str:
-    """What of SHA256SUMS is not as it says; "" when all is, or when there is no such file."""
-    sums = folder / SUMS
-    if not sums.is_file():
-        return ""
-    for line in sums.read_text().splitlines():
-        expected, _, name = line.strip().partition(" ")
-        file = folder / name.strip().removeprefix("*")
-        if not name:
-            continue
-        if not file.is_file():
-            return f"{SUMS} names {file.name}, which is not there"
-        actual = hashlib.sha256()
-        for chunk in chunks(file):
-            actual.update(chunk)
-        if actual.hexdigest() != expected.lower():
-            return f"{file.name} does not match {SUMS}"
-    return ""
-
-
-def is_settled(artifact: Artifact, unchanged_for_s: float, settle_s: float) -> bool:
-    """Whether nobody writes to it any more: by its files' own times, or by what this process has seen."""
-    return unchanged_for_s >= settle_s or artifact.touched_s_ago(time.time()) >= settle_s
-
-
-def _stats(folder: Path, prefix: str) -> Iterator[Stat]:
-    """Files of a version, without hidden and temporary ones."""
-    count = 0
-    for entry in os.scandir(folder):
-        if entry.name.startswith(".") or entry.name.endswith(_TEMPORARY):
-            continue
-        try:
-            if entry.is_dir():
-                yield from _stats(Path(entry.path), f"{prefix}{entry.name}/")
-                continue
-            stat = entry.stat()
-        except FileNotFoundError:
-            continue  # renamed or removed since it was listed
-        count += 1
-        if count > _MAX_FILES:
-            raise OSError(f"{folder} has over {_MAX_FILES} files")
-        yield Stat(f"{prefix}{entry.name}", stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)

@@ -28,6 +28,8 @@ from services.runtime.memory import free_bytes
 from services.runtime.metrics import RuntimeMetrics
 from services.runtime.placing import Host, place, share
 from services.runtime.previous import Previous
+from services.runtime.remembered import Remembered
+from services.runtime.repositories import Repositories
 from services.runtime.status import Status
 from services.runtime.supervisor import Bounds, Supervisor
 from services.runtime.wanted import Progress, asked_for, may_release, stable_of, wanted
@@ -56,8 +58,15 @@ class VersionManager:
         self._status = status
         self._metrics = metrics
         self._desired = Desired()
-        self._catalogue = Catalogue(config.repository, config.settle_s)
-        self._cache = ArtifactCache(config.artifacts_dir())
+        self._wake = asyncio.Event()
+        artifacts = config.artifacts_dir()
+        remembered = Remembered(artifacts.with_name(f"{artifacts.name}-remembered.json"))
+        self._catalogue = Catalogue(
+            config.repository, Repositories(links_outside=config.links_outside), remembered,
+            self._spawn, self._wake.set,
+            settle_s=config.settle_s, remote_scan_s=config.remote_scan_s,
+        )  # fmt: skip
+        self._cache = ArtifactCache(artifacts, remembered, timeout_s=config.fetch_timeout_s)
         self._previous = Previous(config.data_dir / "runtime" / f"{config.run_dir.name}-previous.json")
         self._footprints = Footprints(config.data_dir / "runtime" / f"{config.run_dir.name}-footprints.json")
         self._admission = Admission(
@@ -66,7 +75,6 @@ class VersionManager:
         self._held: dict[ModelVersion, HeldVersion] = {}
         self._host = Host.look()
         self._instances = 0  # that this pod should have
-        self._wake = asyncio.Event()
         self._look_now = asyncio.Event()
         self._is_loaded = False  # etcd or a snapshot has spoken
         self._has_looked = False
@@ -136,7 +144,9 @@ class VersionManager:
                 specs = self._desired.of_pool(self._config.pool)
                 revisions = {model: self._desired.accepted.get(f"{keys.MODELS}{model}", 0) for model in specs}
                 await self._catalogue.look(specs)
-                self._looked_at = revisions
+                self._looked_at = {
+                    model: each for model, each in revisions.items() if self._catalogue.is_current(model)
+                }
                 self._has_looked = True
                 self._wake.set()
                 await self._sweep()
@@ -206,7 +216,8 @@ class VersionManager:
         if held is None:
             held = self._held[identity] = HeldVersion(identity, self._means())
         sighting = self._catalogue.versions.get(identity.model, {}).get(identity.version)
-        held.want(spec, sighting, is_settled=sighting is not None and self._catalogue.is_settled(sighting))
+        is_settled = sighting is not None and self._catalogue.is_settled(sighting)
+        held.want(spec, sighting, is_settled=is_settled, absence=self._catalogue.faults.get(identity.model, ""))
 
     def _release(self, goal: set[ModelVersion]) -> None:
         progress: dict[str, dict[str, Progress]] = {}

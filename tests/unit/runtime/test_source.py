@@ -1,13 +1,28 @@
-"""A model repository on disk."""
+"""What a model repository may hold."""
 
-import hashlib
-import os
 import time
 from pathlib import Path
 
 import pytest
 
-from services.runtime.source import BadRepositoryError, Stat, digest, is_settled, mismatch, path_of, scan
+from services.runtime.local_repository import LocalFolder
+from services.runtime.source import (
+    Artifact,
+    BadRepositoryError,
+    Stat,
+    checked,
+    digest,
+    is_hidden,
+    is_settled,
+    parse_sums,
+    why_unsafe,
+)
+
+HERE = LocalFolder(Path("/srv/m/1"), None)
+
+
+class Afar:
+    is_remote = True
 
 
 def put(file: Path, content: bytes = b"x") -> Path:
@@ -16,75 +31,45 @@ def put(file: Path, content: bytes = b"x") -> Path:
     return file
 
 
-@pytest.mark.parametrize(
-    ("url", "expected"),
-    [("file:///srv/models", "/srv/models"), ("/srv/models", "/srv/models"), ("file:///a%20b", "/a b")],
-)
-def test_a_repository_is_a_path_or_a_file_url(url: str, expected: str) -> None:
-    assert path_of(url) == Path(expected)
+def changed(s_ago: float, now_s: float) -> tuple[Stat, ...]:
+    return (Stat("f", 1, "t", now_s - s_ago),)
 
 
-@pytest.mark.parametrize("url", ["s3://bucket/models", "http://host/m", "file://host/m", ""])
-def test_other_repositories_are_refused(url: str) -> None:
-    with pytest.raises(BadRepositoryError):
-        path_of(url)
+def test_a_version_is_settled_once_nobody_touches_it() -> None:
+    now_s = time.time()
+    fresh, old = Artifact(HERE, changed(1, now_s)), Artifact(HERE, changed(5, now_s))
+
+    assert not is_settled(fresh, 0, now_s, settle_s=60)
+    assert is_settled(fresh, 61, now_s, settle_s=60)
+    assert is_settled(old, 0, now_s, settle_s=4)
 
 
-def test_versions_are_decimal_folders_with_files(tmp_path: Path) -> None:
-    for name in ("1/model.onnx", "10/deep/er/model.onnx", "2.tmp/model.onnx", "latest/model.onnx", "007/model.onnx"):
-        put(tmp_path / "m" / name)
-    (tmp_path / "m" / "3").mkdir()
-    put(tmp_path / "m" / "4" / ".model.onnx.Xy12")
-    put(tmp_path / "m" / "5" / "model.onnx.part")
+def test_another_hosts_clock_is_believed_with_a_margin_only() -> None:
+    now_s = time.time()
+    fresh, old = (Artifact(Afar(), changed(s, now_s)) for s in (30, 90))  # type: ignore[arg-type]
+    unknown = Artifact(Afar(), (Stat("f", 1, "t"),))  # type: ignore[arg-type]
 
-    found = scan(tmp_path, "m")
-
-    assert set(found) == {"1", "10"}
-    assert [stat.name for stat in found["10"].fingerprint] == ["deep/er/model.onnx"]
+    assert not is_settled(fresh, 0, now_s, settle_s=1)
+    assert not is_settled(unknown, 0, now_s, settle_s=1)
+    assert is_settled(unknown, 1, now_s, settle_s=1)
+    assert is_settled(old, 0, now_s, settle_s=1)
 
 
-def test_a_models_own_folder_is_a_repository_too(tmp_path: Path) -> None:
-    put(tmp_path / "m" / "1" / "model.onnx")
+def test_a_version_listed_with_its_checksums_need_not_settle() -> None:
+    artifact = Artifact(Afar(), (Stat("f", -1, "ab"),), sums=(("f", "ab"),))  # type: ignore[arg-type]
 
-    assert set(scan(tmp_path / "m", "m")) == {"1"}
-    assert scan(tmp_path / "m", "other") == {}
-
-
-def test_a_missing_repository_is_no_empty_one(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        scan(tmp_path / "unmounted", "m")
-
-
-def test_a_fingerprint_changes_with_content_that_keeps_its_size_and_time(tmp_path: Path) -> None:
-    file = put(tmp_path / "m" / "1" / "model.onnx", b"one")
-    before = scan(tmp_path, "m")["1"]
-    times = (file.stat().st_atime_ns, file.stat().st_mtime_ns)
-    while scan(tmp_path, "m")["1"] == before:  # the kernel's clock may not have moved yet
-        file.write_bytes(b"two")
-        os.utime(file, ns=times)
-
-    assert scan(tmp_path, "m")["1"] != before
-
-
-def test_a_version_is_settled_once_nobody_touches_it(tmp_path: Path) -> None:
-    put(tmp_path / "m" / "1" / "model.onnx")
-    artifact = scan(tmp_path, "m")["1"]
-    old = artifact._replace(fingerprint=(Stat("f", 1, 1, time.time_ns() - 5_000_000_000, 1),))
-
-    assert not is_settled(artifact, unchanged_for_s=0, settle_s=60)
-    assert is_settled(artifact, unchanged_for_s=61, settle_s=60)
-    assert is_settled(old, unchanged_for_s=0, settle_s=4)
+    assert is_settled(artifact, 0, time.time(), settle_s=60)
 
 
 def test_the_digest_is_of_names_and_bytes(tmp_path: Path) -> None:
     for folder, name, content in (("a", "f", b"1"), ("b", "f", b"1"), ("c", "g", b"1"), ("d", "f", b"2")):
         put(tmp_path / folder / name, content)
-    one, same, renamed, changed = (
+    one, same, renamed, other = (
         digest(tmp_path / folder, {name: 1}) for folder, name in (("a", "f"), ("b", "f"), ("c", "g"), ("d", "f"))
     )
 
     assert one == same
-    assert len({one, renamed, changed}) == 3
+    assert len({one, renamed, other}) == 3
 
 
 def test_the_digest_does_not_run_files_together(tmp_path: Path) -> None:
@@ -96,15 +81,42 @@ def test_the_digest_does_not_run_files_together(tmp_path: Path) -> None:
     assert digest(tmp_path / "a", {"f": 2, "g": 1}) != digest(tmp_path / "b", {"f": 1, "g": 2})
 
 
-def test_checksums_say_what_is_missing_or_different(tmp_path: Path) -> None:
-    content = b"whole"
-    (tmp_path / "SHA256SUMS").write_text(f"{hashlib.sha256(content).hexdigest()} *model.onnx\n")
+@pytest.mark.parametrize(
+    "name", ["../x", "a/../../x", "/etc/passwd", "a//b", "./a", "a/", "", "a\nb", "a\0b", "x" * 256, "ü" * 128,
+             "/".join("d" * 100 for _ in range(11)), "/".join("d" * 17)],
+)  # fmt: skip
+def test_a_name_that_leads_elsewhere_is_refused(name: str) -> None:
+    assert why_unsafe(name)
+    with pytest.raises(BadRepositoryError):
+        checked([Stat(name, 1, "t")])
 
-    missing = mismatch(tmp_path)
-    put(tmp_path / "model.onnx", b"who")
-    partial = mismatch(tmp_path)
-    put(tmp_path / "model.onnx", content)
 
-    assert missing == "SHA256SUMS names model.onnx, which is not there"
-    assert partial == "model.onnx does not match SHA256SUMS"
-    assert mismatch(tmp_path) == ""
+@pytest.mark.parametrize("name", ["model.onnx", "a/b/c", "..a", "a..b", "Ä ö.txt", "x" * 255, "a\\b"])
+def test_other_names_are_not(name: str) -> None:
+    assert why_unsafe(name) == ""
+
+
+def test_a_version_has_a_bounded_number_of_files() -> None:
+    with pytest.raises(BadRepositoryError, match="over 10000 files"):
+        checked([Stat(f"f{i}", 1, "t") for i in range(10_001)])
+
+
+def test_hidden_and_unfinished_files_are_no_part_of_a_version() -> None:
+    hidden = [".git", "a/.x/b", "model.onnx.part", "b.tmp/c", "x~"]
+
+    assert [name for name in [*hidden, "a.b/c", "part/x"] if not is_hidden(name)] == ["a.b/c", "part/x"]
+
+
+def test_checksums_are_read_as_sha256sum_writes_them() -> None:
+    one, two = "a" * 64, "B" * 64
+
+    assert parse_sums(f"{one} *model.onnx\n\n# notes\n{two}  ./data/a b.bin\n") == {
+        "model.onnx": one,
+        "data/a b.bin": two.lower(),
+    }
+
+
+@pytest.mark.parametrize("line", ["abc  model.onnx", f"{'a' * 64}  ../../etc/passwd", f"{'g' * 64}  x", "a" * 64])
+def test_other_checksums_are_refused_by_line(line: str) -> None:
+    with pytest.raises(BadRepositoryError, match=r"SHA256SUMS, line 2"):
+        parse_sums(f"{'a' * 64}  x\n{line}\n")

@@ -1,0 +1,99 @@
+"""What is known of remote repositories, kept over restarts: nothing is fetched twice, and an outage unloads nothing."""
+
+import hashlib
+import json
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from services.runtime.remote_repository import RemoteFolder, RemoteRepository
+from services.runtime.source import Artifact, Stat
+
+_MOST_DIGESTS = 4096
+
+log = structlog.get_logger()
+
+
+class Remembered:
+    """Digests by what an artifact looks like, and the last listing of each model; safe from any thread.
+
+    The file is a convenience: a lost one costs a download.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._lock = threading.Lock()
+        held = self._load()
+        self._digests: dict[str, str] = held.get("digests", {})
+        self._listings: dict[str, dict[str, Any]] = held.get("listings", {})
+
+    def digest_of(self, artifact: Artifact) -> str | None:
+        """The content's digest, if this artifact has been fetched as it looks now."""
+        return self._digests.get(_look_of(artifact))
+
+    def note_digest(self, artifact: Artifact, digest: str) -> None:
+        with self._lock:
+            look = _look_of(artifact)
+            if self._digests.get(look) == digest:
+                return
+            self._digests.pop(look, None)
+            self._digests[look] = digest
+            for oldest in list(self._digests)[:-_MOST_DIGESTS]:
+                del self._digests[oldest]
+            self._save()
+
+    def listing(self, repository: RemoteRepository, model: str) -> dict[str, Artifact]:
+        """A model's versions as they were last seen."""
+        held = self._listings.get(f"{repository} {model}", {})
+        return {
+            version: Artifact(
+                repository.folder(path),
+                tuple(Stat(*stat) for stat in stats),
+                sums=tuple((name, each) for name, each in sums),
+            )
+            for version, (path, stats, sums) in held.items()
+        }
+
+    def note_listing(self, repository: RemoteRepository, model: str, versions: Mapping[str, Artifact]) -> None:
+        seen = {
+            version: [
+                folder.path,
+                [list(stat) for stat in artifact.fingerprint],
+                [list(each) for each in artifact.sums],
+            ]
+            for version, artifact in versions.items()
+            if isinstance(folder := artifact.folder, RemoteFolder) and not artifact.fault
+        }
+        with self._lock:
+            key = f"{repository} {model}"
+            if self._listings.get(key) != seen:
+                self._listings[key] = seen
+                self._save()
+
+    def _load(self) -> dict[str, Any]:
+        try:
+            held = json.loads(self._file.read_text())
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            log.warning("remembered_repositories_ignored", path=str(self._file), reason=str(error))
+            return {}
+        return held if isinstance(held, dict) else {}
+
+    def _save(self) -> None:
+        incoming = self._file.with_suffix(".new")
+        try:
+            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            incoming.write_text(json.dumps({"digests": self._digests, "listings": self._listings}))
+            incoming.replace(self._file)
+        except OSError as error:
+            log.warning("remembered_repositories_not_written", path=str(self._file), reason=str(error))
+
+
+def _look_of(artifact: Artifact) -> str:
+    """A key for the place and everything that is known of its files without reading them."""
+    look = json.dumps([str(artifact.folder), [list(stat) for stat in artifact.fingerprint]])
+    return hashlib.sha256(look.encode()).hexdigest()
