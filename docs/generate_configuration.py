@@ -21,6 +21,7 @@ from services.core.declared import DeclaredSignature, DeclaredTensor
 from services.core.feature_spec import Column, FeatureViewSpec
 from services.core.model_spec import Access, FeatureUse, Instances, Limits, ModelSpec, Placement, VersionPolicy, WarmUp
 from services.core.route_spec import Canary, Fallback, Match, RouteSpec
+from services.core.text_spec import Text
 from services.feature_proxy.config import FeatureProxyConfig
 from services.router.config import RouterConfig
 from services.runtime.config import RuntimeConfig
@@ -48,6 +49,7 @@ KEYS: dict[str, tuple[type[BaseModel], ...]] = {
         batching_spec.Oldest,
         batching_spec.ControlInput,
         batching_spec.SequenceState,
+        Text,
         DeclaredSignature,
         DeclaredTensor,
         WarmUp,

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Generic, NamedTuple, TypeVar
 
+from services.core.errors import INTERNAL
+
 T = TypeVar("T")
 
 
@@ -28,7 +30,7 @@ class Verdict(NamedTuple, Generic[T]):
 
 class _Stage(Enum):
     FIRST_HALF = 1
-    SECOND_HALF = 2  # runs when the first failed: both failing alike means the model, not a request
+    SECOND_HALF = 2  # runs when the first failed: both raising alike means the model, not a request
     NARROW = 3
     CONFIRM = 4  # one member that is bad by elimination
     HELD = 5
@@ -103,7 +105,7 @@ class Search(Generic[T]):
             self._first = (group, failure)
             self._running = sibling
             self._stage = _Stage.SECOND_HALF
-        elif stage is _Stage.SECOND_HALF and self._first and self._first[1] == failure:
+        elif stage is _Stage.SECOND_HALF and failure.code == INTERNAL and self._first and self._first[1] == failure:
             self._condemn([*self._first[0], *group], failure)
             self._first = None
         else:

@@ -10,6 +10,7 @@ from services.core.batching_spec import Batching
 from services.core.declared import DeclaredSignature
 from services.core.names import KeySource, ModelName, Version, version_order
 from services.core.spec import Spec, explain
+from services.core.text_spec import Text
 
 
 class Placement(Spec):
@@ -103,7 +104,7 @@ class Access(Spec):
     explicit_versions: bool = True  # may a caller name a version or label?
 
 
-Framework = Literal["onnx", "sklearn", "xgboost", "lightgbm", "tensorflow", "python"]
+Framework = Literal["onnx", "sklearn", "xgboost", "lightgbm", "tensorflow", "transformers", "triton", "python"]
 
 
 class ModelSpec(Spec):
@@ -120,6 +121,7 @@ class ModelSpec(Spec):
     trusted: bool = False  # pickles and Python files run code when loaded: only with the operator's word
     outputs: tuple[str, ...] = ()  # to give to requests that name them, where the framework can: docs/frameworks.md
     doubles: bool = False  # rows come and scores go as FP64 (scikit-learn, LightGBM)
+    text: Text | None = None  # what a model of text is to do (transformers)
     signature: DeclaredSignature | None = None  # for artifacts that do not tell what they take and give
     signature_name: str = ""  # of the artifact's signatures, the one for requests that name none; "" = its usual one
     instances: Instances = Instances()

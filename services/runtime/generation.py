@@ -6,6 +6,7 @@ from typing import NamedTuple
 from services.core.batching_spec import ControlInput, Padding, SequenceState
 from services.core.declared import DeclaredSignature
 from services.core.model_spec import Instances, ModelSpec
+from services.core.text_spec import Text
 from services.runtime.supervisor import Bounds, Supervisor
 from services.runtime.wanted import Progress
 from turnout.v1 import runtime_pb2 as pb
@@ -29,6 +30,7 @@ class Plan(NamedTuple):
     instances: Instances = Instances()  # but for their count
     loads: int = 0  # of the model's spec: another number asks for other processes
     signature_name: str = ""
+    text: Text | None = None
 
 
 Start = Callable[[Plan, ModelSpec, int], Supervisor]

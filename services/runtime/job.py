@@ -8,6 +8,7 @@ from services.core.declared import DeclaredSignature
 from services.core.model_spec import WarmUp
 from services.core.names import ModelName, Version
 from services.core.spec import Spec
+from services.core.text_spec import Text
 
 
 class Job(Spec):
@@ -24,6 +25,8 @@ class Job(Spec):
     outputs: tuple[str, ...] = ()  # besides the usual ones
     doubles: bool = False
     declared: DeclaredSignature | None = None  # what the operator says that it takes and gives
+    text: Text | None = None  # what a model of text is to do
+    max_execution_ms: int = 30_000  # as it was at the start
     device: Literal["cpu", "cuda", "auto"] = "cpu"
     visible_gpus: str | None = None  # CUDA_VISIBLE_DEVICES; null = as the supervisor sees them
     cpus: tuple[int, ...] = ()  # processor cores to keep to; empty = all

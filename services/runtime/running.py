@@ -27,7 +27,8 @@ def run_of(backend: Backend, name: str = "") -> RunBatch:
     run_only = getattr(backend, "run_only", None)  # of a ChoosyBackend
     run_within = getattr(backend, "run_within", None)  # of a PatientBackend
     if run_within is not None:
-        return lambda inputs, _outputs, left_s: run_within(inputs, left_s)
+        within: RunBatch = run_within
+        return within
     if run_only is not None:
         return lambda inputs, outputs, _left_s: run_only(inputs, outputs)
     return lambda inputs, _outputs, _left_s: run(inputs)

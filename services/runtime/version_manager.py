@@ -249,6 +249,7 @@ class VersionManager:
             id=identity, model=plan.model, version=plan.version, digest=plan.digest, framework=plan.framework,
             file=plan.file, trusted=plan.trusted, outputs=plan.outputs, doubles=plan.doubles,
             declared=plan.declared, signature_name=plan.signature_name,
+            text=plan.text, max_execution_ms=spec.limits.max_execution_ms,
             socket=config.run_dir.absolute() / f"{identity}.sock",
             device=where.device, visible_gpus=where.visible_gpus, cpus=where.cpus,
             threads=spec.instances.threads or config.worker_threads or share(self._host.cores, self._instances),

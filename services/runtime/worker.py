@@ -22,6 +22,7 @@ from services.chassis.wire import signature_to_proto
 from services.core.batching_spec import Padding
 from services.core.padding import BadPaddingError
 from services.core.signature import Signature
+from services.core.text_spec import Text
 from services.runtime import report
 from services.runtime.backends import Backend, BadArtifactError, NotThereError, Options, backend_for
 from services.runtime.backends.imports import UNUSED, hidden
@@ -75,7 +76,7 @@ def load(job: Job) -> tuple[Backend, Signature, str]:
     gc.disable()  # nothing of what is made while loading is garbage: looking for it takes a tenth of the time
     with hidden(*UNUSED.get(job.framework, ())):
         backend = backend_for(job.framework)
-    options = Options(job.trusted, job.threads, job.outputs, job.doubles, job.declared, job.device, job.signature_name)
+    options = options_of(job)
     signature = agreed(backend.load(job.file, options), job.declared)
     if job.signature_name not in ("", signature.name):
         raise BadArtifactError(f"signature {job.signature_name!r} is asked for; a {job.framework} model has no such")
@@ -94,6 +95,16 @@ def load(job: Job) -> tuple[Backend, Signature, str]:
     gc.enable()
     log.info("loaded", framework=job.framework, load_s=round(loaded_s, 3), total_s=round(time.monotonic() - began, 3))
     return backend, usual, "; ".join(filter(None, (found.note, missed)))
+
+
+def options_of(job: Job) -> Options:
+    """Raises BadArtifactError where the spec wants what the framework has not."""
+    if job.text is not None and job.framework != "transformers":
+        raise BadArtifactError(f"the model's spec has text, which is of transformers; this is {job.framework}")
+    return Options(
+        job.trusted, job.threads, job.outputs, job.doubles, job.declared, job.device, job.signature_name,
+        job.max_execution_ms, job.text or Text(),
+    )  # fmt: skip
 
 
 def warm(job: Job, backend: Backend, found: Checked, examples: Examples) -> str:

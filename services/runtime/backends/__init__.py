@@ -1,6 +1,7 @@
 """Backends: one small module and class a framework, found by name so that a process imports only the one it needs."""
 
 import importlib
+import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -11,9 +12,11 @@ from numpy.typing import NDArray
 
 from services.core.declared import DeclaredSignature
 from services.core.signature import Signature
-from services.runtime.backends.folders import SAVED_MODEL, Folder
+from services.core.text_spec import Text
+from services.runtime.backends.folders import CHECKPOINT, REMOTE, SAVED_MODEL, Folder
 
 Arrays = Mapping[str, NDArray]
+_AS_IT_SAYS = Text()
 Device = Literal["cpu", "cuda", "auto"]
 Run = Callable[[Arrays], dict[str, NDArray]]
 
@@ -51,6 +54,8 @@ class Options:
     # GPU where the installed framework can use it, else the processor.
     device: Device = "cpu"
     signature_name: str = ""  # of the artifact's signatures, the one that answers where a request names none
+    max_execution_ms: int = 30_000  # what runs longer is ended, with its process
+    text: Text = _AS_IT_SAYS  # what a model of text is to do
 
 
 class Backend(Protocol):
@@ -95,8 +100,8 @@ class ManyBackend(Backend, Protocol):
 class PatientBackend(Backend, Protocol):
     """A backend that waits for something else, and can give up in time."""
 
-    def run_within(self, inputs: Arrays, left_s: float | None) -> dict[str, NDArray]:
-        """As `run`, where nobody waits for the answer any longer than `left_s` seconds (None = for ever)."""
+    def run_within(self, inputs: Arrays, outputs: Collection[str], left_s: float | None) -> dict[str, NDArray]:
+        """As `run`, with these outputs at least; nobody waits for them longer than `left_s` (None = for ever)."""
 
 
 def refuse_unknown(artifact: Path, asked: tuple[str, ...], possible: Collection[str]) -> None:
@@ -107,6 +112,16 @@ def refuse_unknown(artifact: Path, asked: tuple[str, ...], possible: Collection[
         raise BadArtifactError(f"{artifact.name}: output {unknown[0]!r} is asked for; {can}")
 
 
+OFFLINE = {
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1",
+    "DISABLE_TELEMETRY": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+}
+
+
 class Kind(NamedTuple):
     """One framework: where its backend is, what it needs, and how its artifacts are named."""
 
@@ -114,6 +129,7 @@ class Kind(NamedTuple):
     needs: str
     suffixes: tuple[str, ...] = ()
     folder: Folder | None = None  # where an artifact is a folder: its mark is then what detection gives as the file
+    environ: Mapping[str, str] = {}  # set before it is imported
 
 
 KINDS: dict[str, Kind] = {
@@ -122,6 +138,8 @@ KINDS: dict[str, Kind] = {
     "xgboost": Kind("services.runtime.backends.xgboost", "xgboost", (".json", ".ubj")),
     "lightgbm": Kind("services.runtime.backends.lightgbm", "lightgbm", (".txt", ".json")),
     "tensorflow": Kind("services.runtime.backends.tensorflow", "tensorflow", folder=SAVED_MODEL),
+    "transformers": Kind("services.runtime.backends.transformers", "transformers", folder=CHECKPOINT, environ=OFFLINE),
+    "triton": Kind("services.runtime.backends.triton", "tritonclient", folder=REMOTE),
     "python": Kind("services.runtime.backends.python", "packaging", (".py",)),
 }
 
@@ -132,5 +150,6 @@ def is_installed(framework: str) -> bool:
 
 def backend_for(framework: str) -> Backend:
     """A new backend, importing its framework. Raises ImportError when that is not installed."""
+    os.environ.update(KINDS[framework].environ)
     module = importlib.import_module(KINDS[framework].module)
     return cast("Backend", module.Model())

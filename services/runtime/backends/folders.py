@@ -35,5 +35,11 @@ def _has_checkpoint(folder: Path) -> bool:
     return isinstance(config, dict) and "model_type" in config and any(folder.glob("*.safetensors"))
 
 
+def _remote(version: Path) -> Path | None:
+    mark = version / "remote.json"
+    return mark if mark.is_file() else None
+
+
 SAVED_MODEL = Folder("a SavedModel: saved_model.pb, also in model.savedmodel/", _saved_model)
 CHECKPOINT = Folder("a checkpoint: config.json with a model_type and *.safetensors", _checkpoint)
+REMOTE = Folder("remote.json", _remote)

@@ -3,7 +3,7 @@
 import pytest
 
 from services.batcher.policy import BatchPolicy
-from services.core.errors import DEADLINE_EXCEEDED, INTERNAL, RESOURCE_EXHAUSTED, UNAVAILABLE
+from services.core.errors import DEADLINE_EXCEEDED, INTERNAL, INVALID_ARGUMENT, RESOURCE_EXHAUSTED, UNAVAILABLE
 from tests.support.batching import MS, Bench, Puppet, numbers_of
 from turnout.v1 import link_pb2 as pb
 
@@ -53,6 +53,21 @@ def test_what_is_slow_or_gone_is_not_asked_again_for_every_half(code: int, execu
     assert bench.puppet.batches() == []
     assert [bench.replies()[number].code for number in numbers] == [code] * 8
     assert {bench.answers[number].executed for number in numbers} == {executed}
+
+
+def test_two_faults_of_callers_that_read_alike_are_no_fault_of_the_model() -> None:
+    bench = Bench()
+    bench.send([0])
+    numbers = bench.send(*[[POISON if n in {1, 6} else n] for n in range(8)])
+    bench.puppet.echo()
+    while batches := bench.puppet.batches():
+        if POISON in numbers_of(batches[0].inputs[0].data):
+            bench.puppet.error(INVALID_ARGUMENT, "no text")
+        else:
+            bench.puppet.echo()
+    codes = [bench.replies()[number].code for number in numbers]
+
+    assert codes == [INVALID_ARGUMENT if place in {1, 6} else 0 for place in range(8)]
 
 
 def test_a_batch_is_sent_with_the_latest_deadline_of_its_members() -> None:

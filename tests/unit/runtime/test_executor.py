@@ -205,7 +205,9 @@ async def test_a_backend_that_waits_is_told_how_long_its_answer_is_waited_for() 
     told: list[float | None] = []
 
     class Patient(Greeter):
-        def run_within(self, inputs: Mapping[str, np.ndarray], left_s: float | None) -> dict[str, np.ndarray]:
+        def run_within(
+            self, inputs: Mapping[str, np.ndarray], _outputs: list[str], left_s: float | None
+        ) -> dict[str, np.ndarray]:
             told.append(left_s)
             return self.run(inputs)
 

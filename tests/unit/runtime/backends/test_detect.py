@@ -205,3 +205,9 @@ def test_beside_a_folder_only_a_file_named_model_is_another_model(tmp_path: Path
         detect(tmp_path)
     assert detect(tmp_path, "transformers").framework == "transformers"
     assert detect(tmp_path, "onnx").file.name == "model.onnx"
+
+
+def test_a_model_of_another_server_is_known_by_its_file_whatever_lies_beside_it(tmp_path: Path) -> None:
+    put(tmp_path, "remote.json", ca__pem=b"----", notes__txt=b"tree of life", model__json=b'{"learner": {}}')
+
+    assert detect(tmp_path) == ("triton", tmp_path / "remote.json")
