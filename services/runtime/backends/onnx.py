@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
@@ -13,6 +12,7 @@ from services.runtime.backends import Arrays, BadArtifactError, Options, refuse_
 from services.runtime.backends.onnx_shapes import corrected
 from services.runtime.backends.onnx_values import run_with_bf16, value
 from services.runtime.backends.onnx_wire import without_shape
+from services.runtime.backends.texts import text_array
 
 _PROVIDER = "CPUExecutionProvider"
 _DATATYPES = {
@@ -72,7 +72,7 @@ class Model:
 
     def run(self, inputs: Arrays) -> dict[str, NDArray]:
         if self._text:
-            inputs = {name: _as_text(array) if name in self._text else array for name, array in inputs.items()}
+            inputs = {name: text_array(name, array) if name in self._text else array for name, array in inputs.items()}
         if self._gives_bf16:
             return run_with_bf16(self._session, self._outputs, inputs, self._bf16)
         if self._bf16:
@@ -104,10 +104,3 @@ def _spec(artifact: Path, role: str, node: Any) -> TensorSpec:
             f"{artifact.name}: {role} {node.name!r} is a {node.type}; expected one of {', '.join(_DATATYPES)}{hint}"
         )
     return TensorSpec(node.name, datatype, tuple(size if isinstance(size, int) else -1 for size in node.shape))
-
-
-def _as_text(array: NDArray) -> NDArray:
-    """BYTES as the str that onnxruntime takes. Raises UnicodeDecodeError for what is not UTF-8."""
-    text = np.empty(array.size, dtype=object)
-    text[:] = [element.decode() for element in array.ravel().tolist()]
-    return text.reshape(array.shape)

@@ -13,6 +13,7 @@ from sklearn.pipeline import Pipeline
 from services.core.signature import TensorSpec
 from services.core.tensor import BYTES
 from services.runtime.backends import Arrays, BadArtifactError
+from services.runtime.backends.texts import text_array
 
 INPUT = "x"
 _TEXT_TAKERS = (CountVectorizer, HashingVectorizer)
@@ -46,7 +47,7 @@ class Matrix:
     def of(self, inputs: Arrays) -> NDArray[Any]:
         rows = inputs[INPUT]
         if self._is_text:
-            return _as_text(rows)
+            return text_array(INPUT, rows)
         return rows.astype(np.float64) if self.needs_doubles else rows
 
     def example(self) -> Arrays | None:
@@ -62,7 +63,7 @@ class Texts:
     specs = (TensorSpec(INPUT, BYTES, (-1,)),)
 
     def of(self, inputs: Arrays) -> NDArray[Any]:
-        return _as_text(inputs[INPUT])
+        return text_array(INPUT, inputs[INPUT])
 
     def example(self) -> Arrays | None:
         return self.examples()[0]
@@ -93,7 +94,8 @@ class Columns:
     def of(self, inputs: Arrays) -> Any:
         text = self._text
         return self._frame(
-            {name: _as_text(inputs[name]) if name in text else inputs[name] for name in self._example}, copy=False
+            {name: text_array(name, inputs[name]) if name in text else inputs[name] for name in self._example},
+            copy=False,
         )
 
     def example(self) -> Arrays | None:
@@ -190,10 +192,3 @@ def _known(values: NDArray[Any], which: int) -> Any:
     """The first of `values` that a tensor can hold; the last of them when `which` is -1."""
     known = [value for value in values.tolist() if isinstance(value, str | bool | int | float)]
     return known[which] if known else 0.0
-
-
-def _as_text(array: NDArray[Any]) -> NDArray[Any]:
-    """BYTES as text. Raises UnicodeDecodeError for what is not UTF-8."""
-    text = np.empty(array.size, dtype=object)
-    text[:] = [element.decode() for element in array.ravel().tolist()]
-    return text.reshape(array.shape)

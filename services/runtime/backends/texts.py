@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 from numpy.typing import NDArray
 
 from services.core.errors import INVALID_ARGUMENT
@@ -19,6 +20,13 @@ def as_texts(name: str, array: NDArray) -> list[str]:
         found = f"byte 0x{error.object[error.start]:02x} at offset {error.start} of {len(error.object)}"
         message = f"input {name!r} is text, and an element of it is not UTF-8: {found}"
         raise ModelError(INVALID_ARGUMENT, message) from None
+
+
+def text_array(name: str, array: NDArray) -> NDArray:
+    """A BYTES input as an array of str. Raises as `as_texts`."""
+    text = np.empty(array.size, dtype=object)
+    text[:] = as_texts(name, array)
+    return text.reshape(array.shape)
 
 
 def together(lengths: Sequence[int], most_tokens: int) -> list[list[int]]:

@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
 from services.core.signature import Signature, TensorSpec
-from services.runtime.backends import BadArtifactError, Options
+from services.runtime.backends import BadArtifactError, ModelError, Options
 from services.runtime.backends.sklearn import Model
 from services.runtime.examples import of_backend
 from services.runtime.warm_up import checked
@@ -106,7 +106,7 @@ def test_a_vectorizer_takes_one_text_a_row(tmp_path: Path) -> None:
     assert signature.inputs == (TensorSpec("x", "BYTES", (-1,)),)
     assert signature.outputs[1] == TensorSpec("probabilities", "FP32", (-1, 2))
     assert model.run({"x": text(TABLE["note"])})["label"].tolist() == estimator.predict(TABLE["note"]).tolist()
-    with pytest.raises(UnicodeDecodeError):
+    with pytest.raises(ModelError, match=r"input 'x' is text, .* byte 0xff at offset 0"):
         model.run({"x": np.array([b"\xff"], dtype=object)})
 
 
