@@ -99,7 +99,7 @@ MEANINGS = {
     "Limits.max_request_rows": "null = the smaller of 16 x max_batch_size and max_queue_size",
     "Limits.max_request_bytes": "of a request's inputs, those that features fill included",
     "Limits.max_execution_ms": "of one batch; past it the worker is killed",
-    "Limits.max_memory_bytes": "resident memory of one worker; past it the worker is killed; null = unbounded",
+    "Limits.max_memory_bytes": "resident memory of a worker and what it started; past it they are killed; null = unbounded",
     "FeatureUse.view": "of feature_views/",
     "FeatureUse.input": "of the model, which callers no longer send",
     "FeatureUse.columns": "in this order; empty = all of the view",
@@ -317,9 +317,7 @@ COMMAND_LINE = """### The command line
 | `ETCD_PREFIX` | prefix of all keys; default `/turnout/` |
 | `ETCD_USER`, `ETCD_PASSWORD` | log-in, where etcd asks for one |
 
-Worker processes inherit the runtime's environment without `TURNOUT_*`, and with `OMP_NUM_THREADS`,
-`OPENBLAS_NUM_THREADS`, `MKL_NUM_THREADS`, `VECLIB_MAXIMUM_THREADS` and `NUMEXPR_NUM_THREADS` set to
-the instance's threads.
+What worker processes inherit of the runtime's environment: docs/isolation.md.
 """
 
 KEYS_INTRODUCTION = """## Keys in etcd

@@ -7,7 +7,9 @@ import signal
 import socket
 from pathlib import Path
 
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4
+_PR_CAPBSET_DROP, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 24, 36, 38
+_CAPABILITY_VERSION_3, _MOST_CAPABILITIES = 0x20080522, 64
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _ENOUGH_FILES = 1 << 20
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
@@ -21,12 +23,48 @@ def die_with_parent(parent: int, signum: int = signal.SIGTERM) -> None:
     A parent that died before this call counts too. The kernel watches the *thread* that started this process, so
     spawn such processes from a thread that lives as long as they may. Raises OSError where the kernel refuses.
     """
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_PDEATHSIG, signum, 0, 0, 0) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
+    _prctl(_PR_SET_PDEATHSIG, signum)
     if os.getppid() != parent:
         signal.raise_signal(signum)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every descendant whose own parent ends; each must be waited for. Raises OSError."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def hide_memory() -> None:
+    """Keep other processes of this user from reading this one's memory and environment. Raises OSError."""
+    _prctl(_PR_SET_DUMPABLE, 0)
+
+
+def no_new_privileges() -> None:
+    """Have no program that this process starts gain anything, set-user-ID or not. Raises OSError."""
+    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+
+
+def drop_capabilities() -> None:
+    """Give up what root may do beyond its own files and processes; a no-op for others. Raises OSError."""
+    for capability in range(_MOST_CAPABILITIES):
+        try:
+            _prctl(_PR_CAPBSET_DROP, capability)
+        except OSError:
+            break  # past the last one that the kernel knows, or not ours to drop
+    libc = ctypes.CDLL(None, use_errno=True)
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)  # 0 = this thread: call it before there are others
+    nothing = (ctypes.c_uint32 * 6)()
+    if libc.capset(header, nothing) != 0:
+        raise _last_error()
+
+
+def _prctl(option: int, value: int) -> None:
+    if ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0) != 0:
+        raise _last_error()
+
+
+def _last_error() -> OSError:
+    number = ctypes.get_errno()
+    return OSError(number, os.strerror(number))
 
 
 def host_id() -> str:

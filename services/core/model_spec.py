@@ -48,6 +48,10 @@ class Limits(Spec):
     max_request_bytes: int = Field(default=64 << 20, ge=1)
     max_execution_ms: int = Field(default=30_000, ge=1)
     max_memory_bytes: int | None = Field(default=None, ge=1 << 20)
+    # One input or output of one batch: a batch with a larger one is run in parts, a request with one refused.
+    max_tensor_bytes: int | None = Field(default=None, ge=1)
+    max_open_files: int = Field(default=1024, ge=64, le=1 << 20)  # of one worker; past it the worker is killed
+    max_processes: int = Field(default=64, ge=1, le=4096)  # a worker and what it starts; past it all are killed
     max_restarts: int = Field(default=8, ge=0)  # in a row, without a healthy minute between, before giving up
 
 
@@ -85,6 +89,12 @@ class Instances(Spec):
         if self.gpus and self.kind == "cpu":
             raise ValueError("gpus are named, and kind is cpu")
         return self
+
+
+VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=128)]
+VariableValue = Annotated[str, Field(pattern=r"^[^\x00]*$", max_length=4096)]
+# What decides which code a process runs, or is decided elsewhere.
+_NOT_OURS = ("LD_", "PYTHON", "GCONV_", "TURNOUT_", "CUDA_VISIBLE_DEVICES", "PATH", "HOME")
 
 
 class FeatureUse(Spec):
@@ -125,6 +135,7 @@ class ModelSpec(Spec):
     signature: DeclaredSignature | None = None  # for artifacts that do not tell what they take and give
     signature_name: str = ""  # of the artifact's signatures, the one for requests that name none; "" = its usual one
     instances: Instances = Instances()
+    environment: dict[VariableName, VariableValue] = {}  # of its worker processes; no place for secrets
     batching: Batching = Batching()
     warm_up: WarmUp = WarmUp()  # what a version runs before it is ready
     limits: Limits = Limits()
@@ -134,6 +145,13 @@ class ModelSpec(Spec):
     features: tuple[FeatureUse, ...] = ()
     access: Access = Access()
     versions: dict[Version, dict[str, Any]] = {}
+
+    @model_validator(mode="after")
+    def _environment_is_harmless(self) -> Self:
+        for name in self.environment:
+            if name.startswith(_NOT_OURS):
+                raise ValueError(f"environment: {name} cannot be set for a model")
+        return self
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

@@ -8,6 +8,7 @@ from services.chassis.etcd import Mirror
 from services.core import keys
 from services.runtime.config import RuntimeConfig
 from services.runtime.control import SOCKET, Control, run_folder, serve_control
+from services.runtime.hosting import hosting_of
 from services.runtime.metrics import RuntimeMetrics
 from services.runtime.status import Status
 from services.runtime.version_manager import VersionManager
@@ -18,7 +19,8 @@ async def build(config: RuntimeConfig, app: App) -> AsyncIterator[None]:
     """Supervise until left. Nothing is loaded before models/ and routes/ came from etcd or the snapshot."""
     control = Control(app.instance)
     status = Status(app.registration, app.instance)
-    manager = VersionManager(config, app.etcd, control, status, RuntimeMetrics(app.registry))
+    hosting = hosting_of(config)
+    manager = VersionManager(config, app.etcd, control, status, RuntimeMetrics(app.registry), hosting)
     snapshot = config.data_dir / "runtime" / f"{config.run_dir.name}.snapshot"
     mirror = Mirror(app.etcd, [keys.MODELS, keys.ROUTES], manager.changed, snapshot=snapshot, log=app.log)
 
@@ -34,6 +36,7 @@ async def build(config: RuntimeConfig, app: App) -> AsyncIterator[None]:
             app.ready_when(manager.not_ready)
             app.on_drain(manager.drain)
             app.spawn(manager.run(), "versions")
+            app.spawn(hosting.nursery.run(), "nursery")
             app.spawn(mirror.run(), "mirror")
             app.spawn(begin(), "begin")
             yield

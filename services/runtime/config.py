@@ -30,6 +30,13 @@ class RuntimeConfig(ServiceConfig):
     # Of a framework inside one worker; 0 = its share of the cores: all but one, by as many instances as the pod has.
     worker_threads: int = Field(default=0, ge=0, le=1024)
 
+    worker_user: str = ""  # name or number of the user that workers run as; empty = the runtime's own; needs root
+    # Their group; empty = the user's own. With the batcher's group, large tensors go to them through shared memory.
+    worker_group: str = ""
+    # Variables that workers inherit besides the harmless ones, comma-separated; NAME* = all that begin so.
+    worker_environment: str = ""
+    worker_cgroups: bool = True  # limits held by the kernel, where it lets this process make control groups
+
     @model_validator(mode="after")
     def _sockets_fit(self) -> Self:
         length = len(str(self.run_dir.absolute()).encode())

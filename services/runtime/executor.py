@@ -4,6 +4,7 @@ A hand-off to a thread would cost more than most models take; the supervisor wat
 """
 
 import asyncio
+import sys
 import time
 from collections import deque
 
@@ -31,7 +32,7 @@ from services.runtime.leases import Leases, Views, generations_of, views_of
 from services.runtime.running import run_of
 from services.runtime.sequence_state import LostStateError, SequenceStates
 from services.runtime.stamp import Stamp
-from services.runtime.way import BadBatchError, Way
+from services.runtime.way import BadBatchError, Way, too_large
 from turnout.v1 import link_pb2 as pb
 
 _MAX_WAITING = 256  # batches; peers send at most `slots` each
@@ -49,8 +50,9 @@ class Executor:
     def __init__(self, job: Job, backend: Backend, signature: Signature, stamp: Stamp) -> None:
         self._job = job
         self._stamp = stamp
-        self._usual = Way(signature, run_of(backend))
-        self._others = {other.name: Way(other, run_of(backend, other.name)) for other in signature.more}
+        self._most_bytes = most = job.max_tensor_bytes or sys.maxsize
+        self._usual = Way(signature, run_of(backend), most)
+        self._others = {other.name: Way(other, run_of(backend, other.name), most) for other in signature.more}
         self._states: SequenceStates | None = None
         if job.states:
             self._states = SequenceStates(job.states, signature)
@@ -206,6 +208,10 @@ class Executor:
             datatype, data = encode(array)
             if name in way.bf16:
                 datatype = "BF16"  # backends give its words
+            if len(data) > self._most_bytes:
+                message = too_large("output", name, len(data), self._most_bytes)
+                self._reply(link, request, RESOURCE_EXHAUSTED, message, pb.EXECUTED_YES)
+                return
             parts.append((name, datatype, array.shape, data))
             size += len(data) + _ENVELOPE_BYTES
         if size > MAX_OUTPUT_BYTES:

@@ -31,6 +31,13 @@ class Plan(NamedTuple):
     loads: int = 0  # of the model's spec: another number asks for other processes
     signature_name: str = ""
     text: Text | None = None
+    begins_with: tuple[object, ...] = ()  # limits that hold from a process's start, and its environment
+
+
+def begins_with(spec: ModelSpec) -> tuple[object, ...]:
+    """What of a spec a process is given once, for its life."""
+    limits = spec.limits
+    return limits.max_open_files, limits.max_tensor_bytes, tuple(sorted(spec.environment.items()))
 
 
 Start = Callable[[Plan, ModelSpec, int], Supervisor]

@@ -17,7 +17,7 @@ from services.core.names import ModelVersion
 from services.core.registry import InventoryInstance, InventoryVersion
 from services.runtime.artifact_cache import ArtifactCache, Fetched
 from services.runtime.catalogue import Sighting
-from services.runtime.generation import Generation, Plan, Start
+from services.runtime.generation import Generation, Plan, Start, begins_with
 from services.runtime.source import BadRepositoryError, ChangedError
 from services.runtime.supervisor import Supervisor
 from services.runtime.wanted import Progress
@@ -78,7 +78,7 @@ class HeldVersion:
                 *self.identity, fetched.digest, fetched.found.framework, file, spec.trusted,
                 spec.outputs, spec.doubles, spec.signature, pad_to, *needs,
                 spec.instances.model_copy(update={"count": 1}), spec.loads,
-                signature_name=spec.signature_name, text=spec.text,
+                signature_name=spec.signature_name, text=spec.text, begins_with=begins_with(spec),
             )  # fmt: skip
             self._advance(plan, spec)
         elif self.current is not None:

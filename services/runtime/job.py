@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Literal
 
+from pydantic import Field
+
 from services.core.batching_spec import ControlInput, Padding, SequenceState
 from services.core.declared import DeclaredSignature
 from services.core.model_spec import WarmUp
@@ -12,7 +14,7 @@ from services.core.text_spec import Text
 
 
 class Job(Spec):
-    """One instance: its model, where it listens, and the two files that it inherits from its supervisor."""
+    """One instance: its model, where it listens, and the three files that it inherits from its supervisor."""
 
     id: str
     model: ModelName
@@ -32,6 +34,12 @@ class Job(Spec):
     cpus: tuple[int, ...] = ()  # processor cores to keep to; empty = all
     signature_name: str = ""
     threads: int = 1
+    user: int | None = None  # to run as; null = as the supervisor
+    group: int | None = None
+    fault: str = Field(default="", exclude=True)  # why this pod has no place for it
+    environment: dict[str, str] = Field(default={}, exclude=True)  # of its process; not in its command line
+    max_open_files: int = 1024
+    max_tensor_bytes: int | None = None
     warm_up: WarmUp = WarmUp()
     warm_up_sizes: tuple[int, ...] = (1,)  # rows
     pad_to: Padding | None = None
@@ -43,6 +51,7 @@ class Job(Spec):
     parent: int = 0  # process id of the supervisor
     reports_fd: int = -1  # socket: reports go out, its end means that the supervisor is gone
     stamp_fd: int = -1  # memory file: when the batch in progress began
+    listen_fd: int = -1  # socket that listens at `socket`
 
     @property
     def folder(self) -> Path:

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import os
-import re
 import signal
 import socket
 import sys
@@ -15,39 +14,28 @@ from typing import Self
 import structlog
 
 from services.runtime import report
+from services.runtime.cgroup import Cgroup
 from services.runtime.job import Job
 from services.runtime.output import Lines
+from services.runtime.processes import peak_bytes, resident_bytes
 from services.runtime.stamp import Stamp
 from turnout.v1 import runtime_pb2 as pb
 
 _CHUNK_BYTES = 64 << 10
-_MEMORY = re.compile(r"^(VmRSS|RssShmem):\s+(\d+) kB$", re.MULTILINE)
-_PEAK = re.compile(r"^VmHWM:\s+(\d+) kB$", re.MULTILINE)
-_THREAD_COUNTS = (
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-    "NUMEXPR_NUM_THREADS",
-)
-_QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2"}  # where the operator says nothing else: errors only
-
-
-def environment(environ: Mapping[str, str], threads: int, visible_gpus: str | None = None) -> dict[str, str]:
-    """What a worker inherits: thread counts bounded before a framework reads them, none of the mesh's own settings."""
-    kept = {name: value for name, value in environ.items() if not name.startswith("TURNOUT_")}
-    kept = _QUIET | kept | dict.fromkeys(_THREAD_COUNTS, str(threads)) | {"PYTHONUNBUFFERED": "1"}
-    return kept if visible_gpus is None else kept | {"CUDA_VISIBLE_DEVICES": visible_gpus}
+_BACKLOG = 64
 
 
 class WorkerProcess:
     """A running worker. Made by `start`; `kill` and `close` must follow."""
 
     def __init__(
-        self, process: asyncio.subprocess.Process, stamp: Stamp, reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter, log: structlog.typing.FilteringBoundLogger,
+        self, job: Job, process: asyncio.subprocess.Process, stamp: Stamp, reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter, group: Cgroup | None, log: structlog.typing.FilteringBoundLogger,
     ) -> None:  # fmt: skip
         self.pid = process.pid
+        self._socket, self._socket_inode = job.socket, job.socket.stat().st_ino
+        self._group = group
+        self._was_out_of_memory = False
         self._process = process
         self._stamp = stamp
         self._reader = reader
@@ -60,53 +48,59 @@ class WorkerProcess:
         self.exited = loop.create_task(process.wait(), name=f"exit-{self.pid}")
 
     @classmethod
-    async def start(cls, job: Job, log: structlog.typing.FilteringBoundLogger) -> Self:
+    async def start(
+        cls, job: Job, environ: Mapping[str, str], group: Cgroup | None, log: structlog.typing.FilteringBoundLogger
+    ) -> Self:
         """Start a worker for `job`, whose descriptors and parent are filled in here. Raises OSError."""
         ours, theirs = socket.socketpair()
         reader, writer = await asyncio.open_connection(sock=ours)
         stamp_fd = Stamp.create()
         try:
-            job = job.model_copy(update={"parent": os.getpid(), "reports_fd": theirs.fileno(), "stamp_fd": stamp_fd})
-            job.socket.unlink(missing_ok=True)
-            process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "services.runtime.worker", job.model_dump_json(),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
-                pass_fds=(theirs.fileno(), stamp_fd),
-                env=environment(os.environ, job.threads, job.visible_gpus),
-                start_new_session=True,  # so that what it starts itself can be ended with it
-            )  # fmt: skip
-            stamp = Stamp(stamp_fd)
+            with _listening(job.socket) as listening:
+                files = {"reports_fd": theirs.fileno(), "stamp_fd": stamp_fd, "listen_fd": listening.fileno()}
+                job = job.model_copy(update={"parent": os.getpid()} | files)
+                process = await asyncio.create_subprocess_exec(
+                    sys.executable, "-m", "services.runtime.begin", job.model_dump_json(),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=asyncio.subprocess.STDOUT,
+                    pass_fds=tuple(files.values()),
+                    env=dict(environ),
+                    start_new_session=True,  # so that what it starts itself can be ended with it
+                )  # fmt: skip
+            if group is not None:
+                _put(process.pid, group, log)
+            return cls(job, process, Stamp(stamp_fd), reader, writer, group, log)
         except BaseException:
             writer.close()
             raise
         finally:
             theirs.close()
             os.close(stamp_fd)
-        return cls(process, stamp, reader, writer, log)
 
     async def report(self) -> pb.Instance | None:
         """The next thing it says; None when it is gone."""
         return await report.receive(self._reader)
 
+    def is_reachable(self) -> bool:
+        """Whether the socket that it listens on is still there for its batcher to find."""
+        try:
+            return self._socket.stat().st_ino == self._socket_inode
+        except OSError:
+            return False
+
+    @property
+    def was_out_of_memory(self) -> bool:
+        """Whether the kernel killed it, or what it started, at the limit of its control group."""
+        return self._was_out_of_memory or (self._group is not None and self._group.was_out_of_memory)
+
     def memory_bytes(self) -> int:
         """Resident memory but for what it shares with its batcher; 0 when it is gone."""
-        try:
-            status = Path(f"/proc/{self.pid}/status").read_text()
-        except OSError:
-            return 0
-        found = dict(_MEMORY.findall(status))
-        return (int(found.get("VmRSS", 0)) - int(found.get("RssShmem", 0))) << 10
+        return resident_bytes(self.pid)
 
     def peak_bytes(self) -> int:
         """The most resident memory that it ever had; 0 when it is gone."""
-        try:
-            status = Path(f"/proc/{self.pid}/status").read_text()
-        except OSError:
-            return 0
-        found = _PEAK.search(status)
-        return int(found[1]) << 10 if found else 0
+        return peak_bytes(self.pid)
 
     def busy_ms(self) -> float:
         """How long the batch in progress has run; 0 when there is none."""
@@ -148,6 +142,9 @@ class WorkerProcess:
         with contextlib.suppress(OSError):
             await self._writer.wait_closed()
         self._stamp.close()
+        if self._group is not None:
+            self._was_out_of_memory = self._group.was_out_of_memory
+            await self._group.end()
         return status
 
     async def _log_output(self) -> None:
@@ -160,6 +157,27 @@ class WorkerProcess:
                 self._log.info("worker_output", line=line)
         for line in self._lines.end(loop.time()):
             self._log.info("worker_output", line=line)
+
+
+def _listening(path: Path) -> socket.socket:
+    """A socket that listens at `path`, in place of what was there. The worker need not reach the folder for it."""
+    path.unlink(missing_ok=True)
+    listening = socket.socket(socket.AF_UNIX)
+    try:
+        listening.bind(str(path))
+        path.chmod(0o660)
+        listening.listen(_BACKLOG)
+    except BaseException:
+        listening.close()
+        raise
+    return listening
+
+
+def _put(pid: int, group: Cgroup, log: structlog.typing.FilteringBoundLogger) -> None:
+    try:
+        group.add(pid)
+    except OSError as error:  # it may be gone already
+        log.warning("worker_not_in_cgroup", reason=str(error))
 
 
 def describe_exit(status: int) -> str:

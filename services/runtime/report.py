@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 from turnout.v1 import runtime_pb2 as pb
 
 _LENGTH = struct.Struct("<I")
-_MAX_BYTES = 16 << 20
+_MAX_BYTES = 256 << 10  # all instances of a pod must fit into one message to its batcher
 
 
 def send(channel: socket.socket, report: pb.Instance) -> None:

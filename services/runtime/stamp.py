@@ -3,9 +3,11 @@
 The worker writes, the supervisor reads. Both clocks are CLOCK_MONOTONIC of one host.
 """
 
+import fcntl
 import mmap
 import os
 
+_FIXED_SIZE = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 _BYTES = 24  # int64 began_ns (0 = idle), int64 batches, int64 pulse_ns (0 = does not serve yet)
 
 
@@ -19,8 +21,9 @@ class Stamp:
     @staticmethod
     def create() -> int:
         """A new memory file for one worker; the caller owns the descriptor."""
-        fd = os.memfd_create("turnout-stamp")
+        fd = os.memfd_create("turnout-stamp", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(fd, _BYTES)
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _FIXED_SIZE)  # a file that shrinks would kill whoever reads it mapped
         return fd
 
     def begin(self, now_ns: int) -> None:

@@ -5,7 +5,7 @@ import contextlib
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import Self
 
 import structlog
 
@@ -14,24 +14,12 @@ from services.core.model_spec import Limits, ModelSpec
 from services.runtime.admission import Admission, Ticket
 from services.runtime.backoff import Restarts
 from services.runtime.footprints import Need, size_of
+from services.runtime.hosting import Hosting
 from services.runtime.job import Job
 from services.runtime.metrics import RuntimeMetrics
 from services.runtime.process import WorkerProcess, describe_exit
+from services.runtime.watchdog import Failure, Watchdog
 from turnout.v1 import runtime_pb2 as pb
-
-_SHORTEST_POLL_S, _LONGEST_POLL_S = 0.05, 1.0
-_LEAST_SILENCE_MS = 5000  # a busy machine is no reason to kill
-
-
-class Failure(NamedTuple):
-    """Why a life of the worker ended."""
-
-    kind: str  # of a closed set, for metrics: exit, memory, execution, silent, load, artifact, spawn, place
-    reason: str
-    is_final: bool = False
-    waits: bool = False  # for something elsewhere: it is tried again for as long as it takes
-    ready_for_s: float = 0.0
-    was_ready: bool = False
 
 
 @dataclass
@@ -60,7 +48,7 @@ class Supervisor:
         *,
         load_timeout_s: float,
         drain_s: float,
-        fault: str = "",
+        hosting: Hosting | None = None,
     ) -> None:
         self.bounds = bounds
         self.instance = pb.Instance(
@@ -80,11 +68,10 @@ class Supervisor:
         self._admission = admission
         self._load_timeout_s = load_timeout_s
         self._drain_s = drain_s
-        self._fault = fault  # why it cannot run in this pod
+        self._hosting = hosting or Hosting()
         self._restarts = Restarts(random.Random())  # noqa: S311 - jitter
         self._waits = Restarts(random.Random())  # noqa: S311 - jitter
         self._stop = asyncio.Event()
-        self._silences = 0  # looks in a row at a worker that is silent for too long
         self._log = structlog.get_logger().bind(worker=job.id, model=job.model, version=job.version)
 
     @property
@@ -152,8 +139,8 @@ class Supervisor:
 
     async def _live(self) -> Failure | None:
         """One process from start to end; None when it ended because it was told to."""
-        if self._fault:
-            return Failure("place", self._fault, is_final=True)
+        if self._job.fault:
+            return Failure("place", self._job.fault, is_final=True)
         with contextlib.suppress(OSError):  # the load will say what is wrong with it
             self._artifact_bytes = await asyncio.to_thread(size_of, self._job.file)
         stopping = asyncio.get_running_loop().create_task(self._stop.wait())
@@ -168,19 +155,20 @@ class Supervisor:
 
     async def _start(self, ticket: Ticket, stopping: asyncio.Task) -> Failure | None:
         try:
-            worker = await WorkerProcess.start(self._job, self._log)
+            worker = await self._hosting.start(self._job, self.bounds.limits, self._log)
         except OSError as error:
             return Failure("spawn", f"its process could not be started: {error}")
         ticket.used = worker.memory_bytes
         try:
             self._set(pb.LOADING, self._last_failure, pid=worker.pid)
-            failure = await self._load(worker, stopping)
+            watchdog = Watchdog(worker, self._hosting.nursery)
+            failure = await self._load(worker, watchdog, stopping)
             ticket.loaded()
-            return failure or await self._watch(worker, stopping)
+            return failure or await self._watch(worker, watchdog, stopping)
         finally:
             worker.kill()
             self.instance.pid = 0
-            await worker.close()
+            await self._hosting.end(worker)
 
     def _need(self) -> Need:
         """Memory that its process will take while it loads."""
@@ -190,7 +178,7 @@ class Supervisor:
     def _wait_for(self, reason: str) -> None:
         self._set(pb.LOADING, f"{reason}; {self._last_failure}" if self._last_failure else reason)
 
-    async def _load(self, worker: WorkerProcess, stopping: asyncio.Task) -> Failure | None:
+    async def _load(self, worker: WorkerProcess, watchdog: Watchdog, stopping: asyncio.Task) -> Failure | None:
         """Wait until the worker is READY (or told to stop); else why it is not."""
         loop = asyncio.get_running_loop()
         began_s = loop.time()
@@ -200,10 +188,9 @@ class Supervisor:
                 left_s = began_s + self._load_timeout_s - loop.time()
                 if left_s <= 0:
                     return Failure("load", f"did not load within {self._load_timeout_s:g} s")
-                await asyncio.wait(
-                    {report, stopping}, timeout=min(left_s, _LONGEST_POLL_S), return_when=asyncio.FIRST_COMPLETED
-                )
-                if failure := self._over_memory(worker):
+                pause_s = min(left_s, watchdog.pause_s)
+                await asyncio.wait({report, stopping}, timeout=pause_s, return_when=asyncio.FIRST_COMPLETED)
+                if failure := self._look(watchdog):
                     return failure
             if not report.done():
                 return None
@@ -216,7 +203,7 @@ class Supervisor:
             worker.kill()
             status = await worker.close()
             said = f"; it last said: {worker.last_line}" if worker.last_line else ""
-            return Failure("load", f"its process {describe_exit(status)} while loading{said}")
+            return self._ended(worker, status, "load", f" while loading{said}")
         if report.state != pb.READY:
             is_final = report.state == pb.FAILED
             return Failure("artifact" if is_final else "load", report.reason, is_final, report.state == pb.LOADING)
@@ -229,45 +216,32 @@ class Supervisor:
         self._log.info("instance_ready", load_s=round(load_s, 3), batches=report.signature.batches)
         return None
 
-    async def _watch(self, worker: WorkerProcess, stopping: asyncio.Task) -> Failure | None:
+    def _ended(self, worker: WorkerProcess, status: int, kind: str = "exit", more: str = "") -> Failure:
+        reason = f"its process {describe_exit(status)}{more}"
+        if worker.was_out_of_memory:
+            return Failure("memory", f"{reason}: over limits.max_memory_bytes {self.bounds.limits.max_memory_bytes}")
+        return Failure(kind, reason)
+
+    async def _watch(self, worker: WorkerProcess, watchdog: Watchdog, stopping: asyncio.Task) -> Failure | None:
         loop = asyncio.get_running_loop()
         ready_s = loop.time()
-        self._silences = 0
         while True:
-            poll_s = self.bounds.limits.max_execution_ms / 4000
-            await asyncio.wait(
-                {worker.exited, stopping},
-                timeout=min(_LONGEST_POLL_S, max(_SHORTEST_POLL_S, poll_s)),
-                return_when=asyncio.FIRST_COMPLETED,
-            )
+            ends = {worker.exited, stopping}
+            await asyncio.wait(ends, timeout=watchdog.pause_s, return_when=asyncio.FIRST_COMPLETED)
             ready_for_s = loop.time() - ready_s
             if worker.exited.done():
-                reason = f"its process {describe_exit(worker.exited.result())}"
-                return None if stopping.done() else Failure("exit", reason, ready_for_s=ready_for_s, was_ready=True)
+                end = self._ended(worker, worker.exited.result())
+                return None if stopping.done() else end._replace(ready_for_s=ready_for_s, was_ready=True)
             if stopping.done():
                 await self._drain(worker)
                 return None
-            if failure := self._over_memory(worker) or self._over_time(worker):
+            if failure := self._look(watchdog):
                 return failure._replace(ready_for_s=ready_for_s, was_ready=True)
 
-    def _over_memory(self, worker: WorkerProcess) -> Failure | None:
-        limit = self.bounds.limits.max_memory_bytes
-        used = worker.memory_bytes()
-        self._metrics.memory_bytes.labels(self._job.id).set(used)
-        if limit is None or used <= limit:
-            return None
-        return Failure("memory", f"used {used} bytes of memory, over limits.max_memory_bytes {limit}")
-
-    def _over_time(self, worker: WorkerProcess) -> Failure | None:
-        limit = self.bounds.limits.max_execution_ms
-        busy_ms = worker.busy_ms()
-        if busy_ms > limit:
-            return Failure("execution", f"ran one batch for {busy_ms:.0f} ms, over limits.max_execution_ms {limit}")
-        silent_ms = worker.silent_ms()
-        self._silences = self._silences + 1 if silent_ms > max(limit, _LEAST_SILENCE_MS) else 0
-        if self._silences > 1:  # at one look only, the whole host may have been frozen
-            return Failure("silent", f"showed no sign of life for {silent_ms:.0f} ms between batches")
-        return None
+    def _look(self, watchdog: Watchdog) -> Failure | None:
+        failure = watchdog.look(self.bounds.limits)
+        self._metrics.memory_bytes.labels(self._job.id).set(watchdog.memory_bytes)
+        return failure
 
     async def _drain(self, worker: WorkerProcess) -> None:
         """The batcher hears DRAINING and sends nothing new; the worker ends by itself when all is answered."""

@@ -22,6 +22,7 @@ from services.runtime.desired import Desired, Refused
 from services.runtime.footprints import Footprints
 from services.runtime.generation import Plan
 from services.runtime.held_version import HeldVersion, Means
+from services.runtime.hosting import Hosting
 from services.runtime.inventory import inventory_of
 from services.runtime.job import Job
 from services.runtime.memory import free_bytes
@@ -51,6 +52,7 @@ class VersionManager:
         control: Control,
         status: Status,
         metrics: RuntimeMetrics,
+        hosting: Hosting,
     ) -> None:
         self._config = config
         self._etcd = etcd
@@ -73,6 +75,7 @@ class VersionManager:
             self._footprints, free_bytes, at_once=config.loads_at_once, budget=config.memory_bytes
         )
         self._held: dict[ModelVersion, HeldVersion] = {}
+        self._hosting = hosting
         self._host = Host.look()
         self._instances = 0  # that this pod should have
         self._look_now = asyncio.Event()
@@ -251,7 +254,9 @@ class VersionManager:
             declared=plan.declared, signature_name=plan.signature_name,
             text=plan.text, max_execution_ms=spec.limits.max_execution_ms,
             socket=config.run_dir.absolute() / f"{identity}.sock",
-            device=where.device, visible_gpus=where.visible_gpus, cpus=where.cpus,
+            max_open_files=spec.limits.max_open_files, max_tensor_bytes=spec.limits.max_tensor_bytes,
+            environment=spec.environment,
+            fault=where.fault, device=where.device, visible_gpus=where.visible_gpus, cpus=where.cpus,
             threads=spec.instances.threads or config.worker_threads or share(self._host.cores, self._instances),
             warm_up=spec.warm_up, warm_up_sizes=spec.warm_up_sizes(),
             pad_to=plan.pad_to, states=plan.states, controls=plan.controls, quiet_s=config.quiet_s,
@@ -260,7 +265,7 @@ class VersionManager:
         supervisor = Supervisor(
             job, Bounds.of(spec), self._wake.set, self._metrics, self._admission,
             load_timeout_s=config.load_timeout_s, drain_s=max(0.5, config.drain_s - _DRAIN_MARGIN_S),
-            fault=where.fault,
+            hosting=self._hosting,
         )  # fmt: skip
         self._spawn(self._supervise(supervisor))
         return supervisor

@@ -1,12 +1,13 @@
 """How the batches of one signature are read, run and answered."""
 
+import sys
 from collections.abc import Collection
 
 import numpy as np
 from numpy.typing import NDArray
 
 from services.core.arrays import NUMPY_DTYPE, decode
-from services.core.errors import INVALID_ARGUMENT
+from services.core.errors import INVALID_ARGUMENT, RESOURCE_EXHAUSTED
 from services.core.signature import Signature
 from services.core.tensor import BYTES
 from services.runtime.leases import Views
@@ -22,11 +23,17 @@ class BadBatchError(Exception):
         self.code = code
 
 
+def too_large(role: str, name: str, size: int, most: int) -> str:
+    """What is wrong with a tensor over the limit."""
+    return f"{role} {name!r} of a batch takes {size} bytes, over limits.max_tensor_bytes {most}"
+
+
 class Way:
     """What a signature says, made ready for its batches."""
 
-    def __init__(self, signature: Signature, run: RunBatch) -> None:
+    def __init__(self, signature: Signature, run: RunBatch, most_bytes: int = sys.maxsize) -> None:
         self.run = run
+        self.most_bytes = most_bytes  # of one tensor
         self.batches = signature.batches
         # None = no plain numpy type: decoded by the slower way.
         self.inputs = {
@@ -54,6 +61,8 @@ class Way:
                 raise BadBatchError(INVALID_ARGUMENT, f"input {name!r} is {datatype}, not {tensor.datatype}")
             shape = tuple(tensor.shape)
             data = views[name][0].data if name in views else tensor.data
+            if len(data) > self.most_bytes:
+                raise BadBatchError(RESOURCE_EXHAUSTED, too_large("input", name, len(data), self.most_bytes))
             try:
                 if dtype is None:
                     arrays[name] = decode(datatype, shape, data)

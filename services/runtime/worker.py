@@ -1,14 +1,12 @@
 """The worker process: one model version, loaded, warmed up and run until its supervisor lets it go.
 
-Run as `python -m services.runtime.worker JOB` with a Job as JSON.
+Begun by begin.py, with a Job.
 """
 
 import asyncio
 import gc
-import os
 import signal
 import socket
-import sys
 import time
 from dataclasses import replace
 
@@ -17,7 +15,7 @@ import uvloop
 
 from services.chassis.link import PROTOCOL, listen
 from services.chassis.logs import set_up
-from services.chassis.process import die_with_parent, keep_freed_memory
+from services.chassis.process import keep_freed_memory
 from services.chassis.wire import signature_to_proto
 from services.core.batching_spec import Padding
 from services.core.padding import BadPaddingError
@@ -46,13 +44,9 @@ _STATES = {BadArtifactError: runtime_pb2.FAILED, NotThereError: runtime_pb2.LOAD
 log = structlog.get_logger()
 
 
-def main(argument: str) -> int:
+def main(job: Job) -> int:
     """Load, then serve; the exit status."""
-    job = Job.parse(argument.encode())
-    die_with_parent(job.parent, signal.SIGKILL)
     keep_freed_memory()
-    if job.cpus:
-        os.sched_setaffinity(0, job.cpus)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the supervisor
     set_up(job.log_level, instance=job.id, model=job.model, version=job.version)
     with socket.socket(fileno=job.reports_fd) as channel:
@@ -160,8 +154,9 @@ async def serve(job: Job, backend: Backend, signature: Signature, note: str, cha
     stamp = Stamp(job.stamp_fd)
     executor = Executor(job, backend, signature, stamp)
     hello = pb.Hello(service="runtime", instance=job.id, protocol=PROTOCOL)
+    listening = socket.socket(fileno=job.listen_fd)
     # The kernel tells when a peer on this host is gone, and a long batch must not look like a dead peer.
-    server = await listen(f"unix:{job.socket}", executor, hello, keepalive_s=0)
+    server = await listen(f"unix:{job.socket}", executor, hello, keepalive_s=0, sock=listening)
     ready = runtime_pb2.Instance(
         id=job.id, state=runtime_pb2.READY, reason=note, signature=signature_to_proto(signature)
     )
@@ -209,7 +204,3 @@ async def _quiet(executor: Executor, quiet_s: float) -> None:
                 await executor.all_closed.wait()
         except TimeoutError:
             continue
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))

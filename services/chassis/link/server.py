@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import socket
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
@@ -37,9 +38,12 @@ class LinkServer:
         self._tasks: set[asyncio.Task[None]] = set()
         self._all_lost = asyncio.Event()
 
-    async def start(self, address: str) -> None:
+    async def start(self, address: str, sock: socket.socket | None = None) -> None:
         loop = asyncio.get_running_loop()
-        if is_unix(address):
+        if sock is not None:
+            self._server = await loop.create_unix_server(self._accept, sock=sock)
+            self.address = address
+        elif is_unix(address):
             path = address.removeprefix("unix:")
             _remove_stale(path)
             self._server = await loop.create_unix_server(self._accept, path)
@@ -133,8 +137,12 @@ async def listen(
     *,
     unary: Mapping[str, Unary] | None = None,
     keepalive_s: float = KEEPALIVE_S,
+    sock: socket.socket | None = None,
 ) -> LinkServer:
-    """Listen on "host:port" (0 = any free port) or "unix:/path" until closed. Raises OSError when it is taken."""
+    """Listen on "host:port" (0 = any free port) or "unix:/path" until closed. Raises OSError when it is taken.
+
+    `sock` is a Unix socket that listens there already, and is owned from now on.
+    """
     server = LinkServer(handler, hello, unary or {}, keepalive_s)
-    await server.start(address)
+    await server.start(address, sock)
     return server

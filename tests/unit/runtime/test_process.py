@@ -2,7 +2,8 @@
 
 import pytest
 
-from services.runtime.process import describe_exit, environment
+from services.runtime.environment import environment
+from services.runtime.process import describe_exit
 
 
 def test_a_worker_inherits_the_world_but_none_of_the_meshs_settings() -> None:

@@ -1,0 +1,135 @@
+"""How this pod's workers run beside each other: whose children they are, as which user, in which control groups."""
+
+import asyncio
+import grp
+import os
+import pwd
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import structlog
+
+from services.chassis.config import BadConfigError
+from services.chassis.process import hide_memory
+from services.core.model_spec import Limits
+from services.runtime.cgroup import Cgroup, Cgroups
+from services.runtime.config import RuntimeConfig
+from services.runtime.environment import environment
+from services.runtime.job import Job
+from services.runtime.nursery import Nursery
+from services.runtime.process import WorkerProcess
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Hosting:
+    """Shared by all workers of a process."""
+
+    nursery: Nursery = field(default_factory=Nursery)
+    cgroups: Cgroups | None = None
+    user: int | None = None  # None = ours
+    group: int | None = None
+    inherited: tuple[str, ...] = ()  # names of variables besides the harmless ones
+    artifacts: Path | None = None  # copies that workers of another user must be able to read
+
+    async def start(self, job: Job, limits: Limits, log: structlog.typing.FilteringBoundLogger) -> WorkerProcess:
+        """A new worker; `end` must follow. Raises OSError."""
+        await asyncio.to_thread(self._open_artifact, job.file)
+        job = job.model_copy(update={"user": self.user, "group": self.group})
+        environ = environment(os.environ, job.threads, job.visible_gpus, self.inherited) | job.environment
+        group = self._group_of(job, limits)
+        try:
+            async with self.nursery.lock:
+                worker = await WorkerProcess.start(job, environ, group, log)
+                self.nursery.add(worker.pid)
+        except BaseException:
+            if group is not None:
+                await group.end()
+            raise
+        return worker
+
+    async def end(self, worker: WorkerProcess) -> None:
+        """Wait until a worker that was killed is gone, and what it left behind too."""
+        await worker.close()
+        await self.nursery.ended(worker.pid)
+
+    def _group_of(self, job: Job, limits: Limits) -> Cgroup | None:
+        if self.cgroups is None:
+            return None
+        try:
+            return self.cgroups.make(job.id, limits)
+        except OSError as error:
+            log.warning("cgroup_not_made", worker=job.id, reason=str(error))
+            return None
+
+    def _open_artifact(self, file: Path) -> None:
+        """Let the workers' group read the copy that `file` lies in. Blocks. Raises OSError."""
+        if self.group is None or self.artifacts is None:
+            return
+        copy = next((path for path in (file, *file.parents) if path.parent == self.artifacts), None)
+        if copy is None:
+            return
+        _share(self.artifacts, self.group)
+        for path in (copy, *copy.rglob("*")):
+            if not path.is_symlink():
+                _share(path, self.group)
+
+
+def hosting_of(config: RuntimeConfig) -> Hosting:
+    """As the settings say. Raises BadConfigError."""
+    try:
+        hide_memory()  # our environment holds the password of etcd
+    except OSError as error:
+        log.warning("memory_not_hidden", reason=str(error))
+    user, group = _ids(config.worker_user, config.worker_group)
+    artifacts = config.artifacts_dir().absolute()
+    if group is not None:
+        _check_way(artifacts, group)
+    names = tuple(name.strip() for name in config.worker_environment.split(",") if name.strip())
+    cgroups = Cgroups.find() if config.worker_cgroups else None
+    return Hosting(Nursery(adopts=True), cgroups, user, group, names, artifacts)
+
+
+def _ids(user: str, group: str) -> tuple[int | None, int | None]:
+    if not user:
+        if group:
+            raise BadConfigError("TURNOUT_RUNTIME_WORKER_GROUP: needs TURNOUT_RUNTIME_WORKER_USER")
+        return None, None
+    if os.geteuid() != 0:
+        raise BadConfigError("TURNOUT_RUNTIME_WORKER_USER: needs a runtime that runs as root")
+    try:
+        entry = pwd.getpwuid(int(user)) if user.isdecimal() else pwd.getpwnam(user)
+    except KeyError:
+        if not user.isdecimal():
+            raise BadConfigError(f"TURNOUT_RUNTIME_WORKER_USER: there is no user {user!r}") from None
+        uid, gid = int(user), int(user)
+    else:
+        uid, gid = entry.pw_uid, entry.pw_gid
+    if group:
+        try:
+            gid = int(group) if group.isdecimal() else grp.getgrnam(group).gr_gid
+        except KeyError:
+            raise BadConfigError(f"TURNOUT_RUNTIME_WORKER_GROUP: there is no group {group!r}") from None
+    return uid, gid
+
+
+def _check_way(folder: Path, group: int) -> None:
+    """Raise BadConfigError unless members of `group` can come as far as `folder`."""
+    for above in folder.parents:
+        try:
+            found = above.stat()
+        except FileNotFoundError:
+            continue  # made by us, for all to enter
+        needed = stat.S_IXGRP if found.st_gid == group else stat.S_IXOTH
+        if not found.st_mode & needed:
+            raise BadConfigError(
+                f"TURNOUT_RUNTIME_CACHE_DIR: workers of group {group} cannot enter {above} on the way to {folder}"
+            )
+
+
+def _share(path: Path, group: int) -> None:
+    """Readable by the group, and by nobody else but its owner."""
+    os.chown(path, -1, group)
+    path.chmod(0o750 if path.is_dir() else 0o640)
