@@ -99,7 +99,7 @@ MEANINGS = {
     "Limits.max_request_rows": "null = the smaller of 16 x max_batch_size and max_queue_size",
     "Limits.max_request_bytes": "of a request's inputs, those that features fill included",
     "Limits.max_execution_ms": "of one batch; past it the worker is killed",
-    "Limits.max_memory_bytes": "resident memory of a worker and what it started; past it they are killed; null = unbounded",
+    "Limits.max_memory_bytes": "resident memory of a worker and what it started; past it all are killed; null = none",
     "FeatureUse.view": "of feature_views/",
     "FeatureUse.input": "of the model, which callers no longer send",
     "FeatureUse.columns": "in this order; empty = all of the view",

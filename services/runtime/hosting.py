@@ -86,7 +86,9 @@ def hosting_of(config: RuntimeConfig) -> Hosting:
     user, group = _ids(config.worker_user, config.worker_group)
     artifacts = config.artifacts_dir().absolute()
     if group is not None:
-        _check_way(artifacts, group)
+        _check_way(artifacts, group, "TURNOUT_RUNTIME_CACHE_DIR")
+        for path in (os.__file__, __file__):
+            _check_way(Path(path).resolve(), group, "TURNOUT_RUNTIME_WORKER_USER")
     names = tuple(name.strip() for name in config.worker_environment.split(",") if name.strip())
     cgroups = Cgroups.find() if config.worker_cgroups else None
     return Hosting(Nursery(adopts=True), cgroups, user, group, names, artifacts)
@@ -115,18 +117,16 @@ def _ids(user: str, group: str) -> tuple[int | None, int | None]:
     return uid, gid
 
 
-def _check_way(folder: Path, group: int) -> None:
-    """Raise BadConfigError unless members of `group` can come as far as `folder`."""
-    for above in folder.parents:
+def _check_way(path: Path, group: int, setting: str) -> None:
+    """Raise BadConfigError unless members of `group` can come as far as `path`."""
+    for above in path.parents:
         try:
             found = above.stat()
         except FileNotFoundError:
             continue  # made by us, for all to enter
         needed = stat.S_IXGRP if found.st_gid == group else stat.S_IXOTH
         if not found.st_mode & needed:
-            raise BadConfigError(
-                f"TURNOUT_RUNTIME_CACHE_DIR: workers of group {group} cannot enter {above} on the way to {folder}"
-            )
+            raise BadConfigError(f"{setting}: workers of group {group} cannot enter {above} on the way to {path}")
 
 
 def _share(path: Path, group: int) -> None:

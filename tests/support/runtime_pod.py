@@ -171,7 +171,8 @@ class Batcher:
     def closed(self, _link: Link, reason: str) -> None:
         self.lost.set()
         for future in self._replies.values():
-            future.set_exception(ConnectionError(reason))
+            if not future.done():  # who waited for it may have gone
+                future.set_exception(ConnectionError(reason))
         self._replies.clear()
 
     async def send(self, *rows: tuple[float, ...], name: str = "x", **fields: Any) -> "asyncio.Future[link_pb2.Reply]":

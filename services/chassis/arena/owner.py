@@ -22,7 +22,7 @@ from services.chassis.arena.layout import (
 from services.chassis.arena.space import Space
 
 _SEGMENT_BYTES = 8 << 20  # taken from the host at a time: reserving and mapping it takes some milliseconds
-_MODE = 0o660  # user and group
+_MODE = 0o640  # the peer's group may read: one that could cut the file off would kill its owner
 _FLAGS = mmap.MAP_SHARED | mmap.MAP_POPULATE  # a fault a page, each when first touched, costs twice as much
 
 

@@ -2,16 +2,7 @@
 
 import pytest
 
-from services.runtime.environment import environment
 from services.runtime.process import describe_exit
-
-
-def test_a_worker_inherits_the_world_but_none_of_the_meshs_settings() -> None:
-    inherited = environment({"PATH": "/bin", "TURNOUT_RUNTIME_ETCD_PASSWORD": "secret", "OMP_NUM_THREADS": "64"}, 1)
-
-    assert inherited["PATH"] == "/bin"
-    assert inherited["OMP_NUM_THREADS"] == inherited["OPENBLAS_NUM_THREADS"] == "1"
-    assert not [name for name in inherited if name.startswith("TURNOUT_")]
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def test_what_was_put_is_read_where_it_lies(arena: Arena) -> None:
 
 
 def test_an_arena_is_for_its_user_and_group_only(arena: Arena) -> None:
-    assert stat.S_IMODE(arena.path.stat().st_mode) == 0o660
+    assert stat.S_IMODE(arena.path.stat().st_mode) == 0o640
     assert arena.path.stat().st_size == arena.reserved_bytes == PAGE
 
 
