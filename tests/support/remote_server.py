@@ -1,23 +1,24 @@
 """A server of the Open Inference Protocol that a test says the answers of."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Self
 
 import grpc.aio
+import numpy as np
 
 from inference import grpc_service_pb2 as pb
 from inference import grpc_service_pb2_grpc as pb_grpc
 
 Tensor = pb.ModelMetadataResponse.TensorMetadata
-Answer = Callable[[pb.ModelInferRequest, grpc.aio.ServicerContext], "pb.ModelInferResponse | asyncio.Future[None]"]
 
 
 class RemoteServer(pb_grpc.GRPCInferenceServiceServicer):
     """Model "sum": x FP32 [-1, 2] to y FP32 [-1]. `config`: a ModelConfigResponse, encoded; None = not offered."""
 
-    def __init__(self, config: bytes | None = None) -> None:
+    def __init__(self, config: bytes | None = None, tls: tuple[bytes, bytes] | None = None) -> None:
+        """`tls`: key and certificate, PEM."""
         self.config = config
+        self._tls = tls
         self.is_ready = True
         self.batches: list[int] = []
         self.timeouts_s: list[float] = []
@@ -45,7 +46,11 @@ class RemoteServer(pb_grpc.GRPCInferenceServiceServicer):
             self.server.add_generic_rpc_handlers(
                 [grpc.method_handlers_generic_handler("inference.GRPCInferenceService", {"ModelConfig": handler})]
             )
-        self.port = self.server.add_insecure_port(f"127.0.0.1:{self.port}")
+        address = f"127.0.0.1:{self.port}"
+        if self._tls is None:
+            self.port = self.server.add_insecure_port(address)
+        else:
+            self.port = self.server.add_secure_port(address, grpc.ssl_server_credentials([self._tls]))
         await self.server.start()
 
     async def ModelReady(
@@ -73,8 +78,6 @@ class RemoteServer(pb_grpc.GRPCInferenceServiceServicer):
         await self.release.wait()
         if self.fault is not None:
             await context.abort(*self.fault)
-        import numpy as np  # noqa: PLC0415
-
         x = np.frombuffer(request.raw_input_contents[0], np.float32).reshape(rows, 2)
         y = pb.ModelInferResponse.InferOutputTensor(name="y", datatype="FP32", shape=[rows])
         y.contents.fp32_contents.extend(x.sum(axis=1))  # as numbers, which some servers send

@@ -78,7 +78,11 @@ def read(artifact: Path) -> Remote:
 def open_channel(remote: Remote, folder: Path) -> Any:
     if not remote.is_encrypted:
         return grpc.insecure_channel(remote.address, _OPTIONS)
-    roots = (folder / remote.root_certificates).read_bytes() if remote.root_certificates else None
+    try:
+        roots = (folder / remote.root_certificates).read_bytes() if remote.root_certificates else None
+    except OSError as error:
+        said = f"found {error.strerror}"
+        raise BadArtifactError(f"{remote.root_certificates}: expected a PEM file beside remote.json, {said}") from error
     return grpc.secure_channel(remote.address, grpc.ssl_channel_credentials(roots), _OPTIONS)
 
 
