@@ -10,7 +10,7 @@ import typer
 from typer.exceptions import TyperException
 
 from services.chassis.app import release
-from services.cli import doctor, down, models, play, predict, record, routes, shadow, up
+from services.cli import doctor, down, models, play, predict, record, replay, routes, shadow, up
 from services.cli.errors import CliError
 from services.core.errors import ServingError
 
@@ -31,6 +31,7 @@ app.add_typer(models.app, name="models")
 app.add_typer(routes.app, name="routes")
 app.add_typer(shadow.app, name="shadow")
 app.command("record")(record.record)
+app.command("replay")(replay.replay)
 app.command("play")(play.play)
 app.command("doctor")(doctor.doctor)
 

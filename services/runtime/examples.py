@@ -14,7 +14,7 @@ from services.runtime.backends import Arrays, Backend
 from services.runtime.faults import describe
 from services.runtime.synthetic import numpy_dtype, synthetic, told
 
-_MOST_BYTES = 256 << 20  # of all that are kept
+_MOST_BYTES = 64 << 20  # of all that are kept: a worker may be short of memory
 _MOST_ROWS = 256  # that are looked at for two that differ
 _TEXT_KINDS = "OSU"
 
