@@ -3,7 +3,7 @@ BIN := .venv/bin
 ARGS ?=
 PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check
 
-.PHONY: help venv up test soak lint fmt proto bench bench-batcher load clean distclean
+.PHONY: help venv up test soak lint fmt proto bench bench-batcher bench-runtime load clean distclean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
@@ -37,6 +37,9 @@ bench: .venv/dev.stamp ## measure the reference workloads
 
 bench-batcher: .venv/bench.stamp ## measure batching beside other servers' rules, and plot it; ARGS="--quick" takes minutes
 	$(BIN)/python -m loadtest.batching --plots docs/img $(ARGS)
+
+bench-runtime: .venv/bench.stamp ## measure workers of every framework beside bare calls of it, and plot it; ARGS="--quick --only onnx"
+	$(BIN)/python -m loadtest.runtime --plots docs/img $(ARGS)
 
 load: .venv-load/stamp ## Locust against a running mesh; ARGS="--users 50" opens its web page, --host HOST:PORT after --port-offset
 	.venv-load/bin/locust -f loadtest/locustfile.py $(or $(ARGS),--headless --users 20 --spawn-rate 20 --run-time 30s)

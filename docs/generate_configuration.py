@@ -20,6 +20,7 @@ from services.core import batching_spec
 from services.core.declared import DeclaredSignature, DeclaredTensor
 from services.core.feature_spec import Column, FeatureViewSpec
 from services.core.model_spec import Access, FeatureUse, Instances, Limits, ModelSpec, Placement, VersionPolicy, WarmUp
+from services.core.onnx_spec import OnnxSettings
 from services.core.route_spec import Canary, Fallback, Match, RouteSpec
 from services.core.text_spec import Text
 from services.feature_proxy.config import FeatureProxyConfig
@@ -41,6 +42,7 @@ KEYS: dict[str, tuple[type[BaseModel], ...]] = {
         ModelSpec,
         Placement,
         VersionPolicy,
+        OnnxSettings,
         batching_spec.Batching,
         batching_spec.QueuePolicy,
         batching_spec.Padding,

@@ -9,6 +9,7 @@ from pydantic import Field, ValidationError, model_validator
 from services.core.batching_spec import Batching
 from services.core.declared import DeclaredSignature
 from services.core.names import KeySource, ModelName, Version, version_order
+from services.core.onnx_spec import OnnxSettings
 from services.core.spec import Spec, explain
 from services.core.text_spec import Text
 
@@ -133,6 +134,7 @@ class ModelSpec(Spec):
     doubles: bool = False  # rows come and scores go as FP64 (scikit-learn, LightGBM)
     text: Text | None = None  # what a model of text is to do (transformers)
     signature: DeclaredSignature | None = None  # for artifacts that do not tell what they take and give
+    onnx: OnnxSettings = OnnxSettings()  # how onnxruntime runs it
     signature_name: str = ""  # of the artifact's signatures, the one for requests that name none; "" = its usual one
     instances: Instances = Instances()
     environment: dict[VariableName, VariableValue] = {}  # of its worker processes; no place for secrets

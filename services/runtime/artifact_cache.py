@@ -19,6 +19,7 @@ from services.runtime.source import Artifact, BadRepositoryError, digest
 
 _AT_ONCE = 2  # copies; more would only wait for the disk, or the network
 _INCOMING = "incoming-"
+_KEPT = ".kept"
 
 log = structlog.get_logger()
 
@@ -51,8 +52,17 @@ class ArtifactCache:
         async with self._remote_slots if artifact.folder.is_remote else self._local_slots:
             return await aside("fetch", self._fetch, artifact, framework)
 
+    def kept(self, digest: str) -> Path | None:
+        """A folder for what workers keep of an artifact for their next start; it goes with the copy."""
+        folder = self._folder / f"{digest}{_KEPT}"
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError:
+            return None
+        return folder
+
     async def keep_only(self, digests: Collection[str]) -> None:
-        """Remove every copy but these; no fetch may be running."""
+        """Remove every copy but these, and what was kept of them; no fetch may be running."""
         await asyncio.to_thread(self._keep_only, frozenset(digests))
 
     def _fetch(self, artifact: Artifact, framework: str | None) -> Fetched:
@@ -100,5 +110,5 @@ class ArtifactCache:
         if not self._folder.is_dir():
             return
         for entry in self._folder.iterdir():
-            if entry.name not in digests:
+            if entry.name.removesuffix(_KEPT) not in digests:
                 shutil.rmtree(entry, ignore_errors=True)

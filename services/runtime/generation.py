@@ -6,6 +6,7 @@ from typing import NamedTuple
 from services.core.batching_spec import ControlInput, Padding, SequenceState
 from services.core.declared import DeclaredSignature
 from services.core.model_spec import Instances, ModelSpec
+from services.core.onnx_spec import OnnxSettings
 from services.core.text_spec import Text
 from services.runtime.supervisor import Bounds, Supervisor
 from services.runtime.wanted import Progress
@@ -31,6 +32,7 @@ class Plan(NamedTuple):
     loads: int = 0  # of the model's spec: another number asks for other processes
     signature_name: str = ""
     text: Text | None = None
+    onnx: OnnxSettings = OnnxSettings()
     begins_with: tuple[object, ...] = ()  # limits that hold from a process's start, and its environment
 
 

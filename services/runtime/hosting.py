@@ -37,6 +37,8 @@ class Hosting:
     async def start(self, job: Job, limits: Limits, log: structlog.typing.FilteringBoundLogger) -> WorkerProcess:
         """A new worker; `end` must follow. Raises OSError."""
         await asyncio.to_thread(self._open_artifact, job.file)
+        if job.cache is not None and self.user is not None and self.group is not None:
+            os.chown(job.cache, self.user, self.group)
         job = job.model_copy(update={"user": self.user, "group": self.group})
         environ = environment(os.environ, job.threads, job.visible_gpus, self.inherited) | job.environment
         group = self._group_of(job, limits)

@@ -9,6 +9,7 @@ from services.core.batching_spec import ControlInput, Padding, SequenceState
 from services.core.declared import DeclaredSignature
 from services.core.model_spec import WarmUp
 from services.core.names import ModelName, Version
+from services.core.onnx_spec import OnnxSettings
 from services.core.spec import Spec
 from services.core.text_spec import Text
 
@@ -33,6 +34,8 @@ class Job(Spec):
     visible_gpus: str | None = None  # CUDA_VISIBLE_DEVICES; null = as the supervisor sees them
     cpus: tuple[int, ...] = ()  # processor cores to keep to; empty = all
     signature_name: str = ""
+    onnx: OnnxSettings = OnnxSettings()
+    cache: Path | None = None  # folder for what a backend keeps of this artifact for the next start
     threads: int = 1
     user: int | None = None  # to run as; null = as the supervisor
     group: int | None = None

@@ -18,6 +18,7 @@ from services.chassis.logs import set_up
 from services.chassis.process import keep_freed_memory
 from services.chassis.wire import signature_to_proto
 from services.core.batching_spec import Padding
+from services.core.onnx_spec import OnnxSettings
 from services.core.padding import BadPaddingError
 from services.core.signature import Signature
 from services.core.text_spec import Text
@@ -95,9 +96,11 @@ def options_of(job: Job) -> Options:
     """Raises BadArtifactError where the spec wants what the framework has not."""
     if job.text is not None and job.framework != "transformers":
         raise BadArtifactError(f"the model's spec has text, which is of transformers; this is {job.framework}")
+    if job.onnx != OnnxSettings() and job.framework != "onnx":
+        raise BadArtifactError(f"the model's spec has onnx; this is {job.framework}")
     return Options(
         job.trusted, job.threads, job.outputs, job.doubles, job.declared, job.device, job.signature_name,
-        job.max_execution_ms, job.text or Text(),
+        job.max_execution_ms, job.text or Text(), job.onnx, job.cache,
     )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from services.core import arrays
+from services.runtime.environment import environment
 from services.runtime.job import Job
 from services.runtime.process import WorkerProcess
 from tests.support.runtime_pod import READY, Batcher
@@ -71,7 +73,8 @@ async def lone_worker(framework: str, file: Path, **fields: Any) -> AsyncIterato
         job = Job.model_validate(
             values | {"framework": framework, "file": file, "socket": Path(folder) / "w.sock"} | fields
         )
-        process = await WorkerProcess.start(job, words)  # type: ignore[arg-type]
+        environ = environment(os.environ, job.threads)
+        process = await WorkerProcess.start(job, environ, None, words)  # type: ignore[arg-type]
         try:
             async with asyncio.timeout(TIMEOUT_S):
                 ready = await process.report()

@@ -38,6 +38,7 @@ class Pod:
     def __init__(self, folder: Path, etcd: EtcdProcess) -> None:
         self.models = folder / "models"
         self.models.mkdir(exist_ok=True)
+        self.data = folder / "data"
         self.run_dir = Path(tempfile.mkdtemp(prefix="t-", dir="/tmp"))
         self.client = EtcdClient([etcd.endpoint])
         self.state = runtime_pb2.RuntimeState()
@@ -45,7 +46,7 @@ class Pod:
         self.process: ServiceProcess
         self.settings = {
             "TURNOUT_RUNTIME_ETCD_ENDPOINTS": etcd.endpoint,
-            "TURNOUT_RUNTIME_DATA_DIR": str(folder / "data"),
+            "TURNOUT_RUNTIME_DATA_DIR": str(self.data),
             "TURNOUT_RUNTIME_RUN_DIR": str(self.run_dir),
             "TURNOUT_RUNTIME_REPOSITORY": self.models.as_uri(),
             "TURNOUT_RUNTIME_METRICS_ADDRESS": "127.0.0.1:0",

@@ -3,7 +3,7 @@
 import importlib
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol, cast
@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple, Protocol, cast
 from numpy.typing import NDArray
 
 from services.core.declared import DeclaredSignature
+from services.core.onnx_spec import OnnxSettings
 from services.core.signature import Signature
 from services.core.text_spec import Text
 from services.runtime.backends.folders import CHECKPOINT, REMOTE, SAVED_MODEL, Folder
@@ -56,6 +57,8 @@ class Options:
     signature_name: str = ""  # of the artifact's signatures, the one that answers where a request names none
     max_execution_ms: int = 30_000  # what runs longer is ended, with its process
     text: Text = _AS_IT_SAYS  # what a model of text is to do
+    onnx: OnnxSettings = field(default_factory=OnnxSettings)
+    cache: Path | None = None  # a folder for what loads this artifact faster the next time; it may not be there
 
 
 class Backend(Protocol):

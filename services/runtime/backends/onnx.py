@@ -1,20 +1,20 @@
-"""ONNX models through onnxruntime on the CPU."""
+"""ONNX models through onnxruntime."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import onnxruntime as ort
 from numpy.typing import NDArray
 
 from services.core.signature import Signature, TensorSpec
 from services.core.tensor import BYTES
 from services.runtime.backends import Arrays, BadArtifactError, Options, refuse_unknown
+from services.runtime.backends.onnx_session import open_session
 from services.runtime.backends.onnx_shapes import corrected
 from services.runtime.backends.onnx_values import run_with_bf16, value
-from services.runtime.backends.onnx_wire import without_shape
+from services.runtime.backends.onnx_wire import Outline, outline
 from services.runtime.backends.texts import text_array
 
-_PROVIDER = "CPUExecutionProvider"
 _DATATYPES = {
     "tensor(bool)": "BOOL",
     "tensor(uint8)": "UINT8",
@@ -45,9 +45,8 @@ class Model:
 
     def load(self, artifact: Path, options: Options) -> Signature:
         refuse_unknown(artifact, options.outputs, ())
-        session = _open(artifact, options)
-        if _PROVIDER not in session.get_providers():
-            raise BadArtifactError(f"onnxruntime runs on {session.get_providers()}, and {_PROVIDER} was asked for")
+        outline = _outline(artifact)
+        session = open_session(artifact, options, outline)
         inputs = tuple(_spec(artifact, "input", node) for node in session.get_inputs())
         declared = tuple(_spec(artifact, "output", node) for node in session.get_outputs())
         self._session = session
@@ -60,8 +59,7 @@ class Model:
                 f"{artifact.name}: text goes in and BF16 comes out, and onnxruntime gives both to nobody: cast the"
                 " output to FP32"
             )
-        scalars = {spec.name for spec in inputs if spec.shape == ()}
-        if scalars and (undeclared := sorted(scalars & without_shape(artifact))):
+        if undeclared := sorted(outline.without_shape & {spec.name for spec in inputs}):
             raise BadArtifactError(
                 f"{artifact.name}: input {undeclared[0]!r} has no declared shape: export it with one, -1 or a name for"
                 " each size that is free"
@@ -71,29 +69,27 @@ class Model:
         return Signature(inputs, outputs, batches, "onnxruntime_onnx")
 
     def run(self, inputs: Arrays) -> dict[str, NDArray]:
+        return self.run_only(inputs, self._outputs)
+
+    def run_only(self, inputs: Arrays, outputs: Sequence[str]) -> dict[str, NDArray]:
+        """`outputs` alone: others are computed, but not copied out of onnxruntime."""
         if self._text:
             inputs = {name: text_array(name, array) if name in self._text else array for name, array in inputs.items()}
         if self._gives_bf16:
-            return run_with_bf16(self._session, self._outputs, inputs, self._bf16)
+            return run_with_bf16(self._session, outputs, inputs, self._bf16)
         if self._bf16:
             inputs = {n: value(array, is_bf16=True) if n in self._bf16 else array for n, array in inputs.items()}
-        return dict(zip(self._outputs, self._session.run(self._outputs, inputs), strict=True))
+        return dict(zip(outputs, self._session.run(outputs, inputs), strict=True))
 
     def unload(self) -> None:
         self._session = None
 
 
-def _open(artifact: Path, options: Options) -> Any:
-    settings = ort.SessionOptions()
-    settings.intra_op_num_threads = options.threads
-    settings.inter_op_num_threads = 1
-    settings.log_severity_level = 4  # fatal: errors are raised, and need not be printed too
+def _outline(artifact: Path) -> Outline:
     try:
-        return ort.InferenceSession(str(artifact), settings, providers=[_PROVIDER])
-    except Exception as error:
-        reason = str(error).replace(str(artifact), artifact.name).replace(f"{artifact.parent}/", "")
-        expected = "an ONNX model with its external data beside it" if "xternal" in reason else "an ONNX model"
-        raise BadArtifactError(f"{artifact.name}: expected {expected}; onnxruntime says: {reason}") from error
+        return outline(artifact)
+    except (ValueError, IndexError):  # an empty or broken file: onnxruntime says what is wrong with it
+        return Outline()
 
 
 def _spec(artifact: Path, role: str, node: Any) -> TensorSpec:

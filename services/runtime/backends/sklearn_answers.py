@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from services.core.arrays import DATATYPE_OF, NUMPY_DTYPE
@@ -36,6 +37,7 @@ class Answers:
     def __init__(self, artifact: Path, estimator: Any, options: Options) -> None:
         self._artifact = artifact
         self._estimator = estimator
+        self._before, self._last = _steps(estimator)
         self._float = np.float64 if options.doubles else np.float32
         self._floats = "FP64" if options.doubles else "FP32"
         self._by_argmax = False
@@ -90,7 +92,7 @@ class Answers:
         if not hasattr(estimator, "predict_proba"):
             return _Part(self._label, (label,))
         # A forest's predict is exactly this; asking it twice would double its cost.
-        predict = getattr(type(estimator), "predict", None)
+        predict = getattr(type(self._last), "predict", None)
         is_forest = getattr(predict, "__qualname__", "") == "ForestClassifier.predict"
         self._by_argmax = is_forest and not isinstance(estimator.classes_, list)
         return _Part(self._label_and_probabilities, (label, *probabilities))
@@ -124,11 +126,13 @@ class Answers:
         return {LABEL: np.asarray(self._estimator.predict(rows)).astype(self._label_dtype)}
 
     def _label_and_probabilities(self, rows: Any) -> dict[str, NDArray[Any]]:
-        probabilities = self._estimator.predict_proba(rows)
+        if self._before is not None:
+            rows = self._before.transform(rows)
+        probabilities = self._last.predict_proba(rows)
         if self._by_argmax:
-            predicted = self._estimator.classes_.take(np.argmax(probabilities, axis=1))
+            predicted = self._last.classes_.take(np.argmax(probabilities, axis=1))
         else:
-            predicted = np.asarray(self._estimator.predict(rows))
+            predicted = np.asarray(self._last.predict(rows))
         answers = {LABEL: predicted.astype(self._label_dtype)}
         if isinstance(probabilities, list):
             for number, one in enumerate(probabilities):
@@ -146,6 +150,13 @@ class Answers:
             transformed = transformed.toarray()
         array = np.asarray(transformed)
         return {TRANSFORMED: array.astype(self._float) if array.dtype.kind == "f" else as_labels(array)}
+
+
+def _steps(estimator: Any) -> tuple[Any, Any]:
+    """What a pipeline does before its last step, and that step: two answers of it need the former once."""
+    if type(estimator) is Pipeline and len(estimator.steps) > 1:
+        return estimator[:-1], estimator.steps[-1][1]
+    return None, estimator
 
 
 def _spec(name: str, array: NDArray[Any]) -> TensorSpec:

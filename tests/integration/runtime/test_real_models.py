@@ -1,5 +1,6 @@
 """ONNX models that others published, served by workers: answers equal onnxruntime's own, alone and in batches."""
 
+import shutil
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -9,6 +10,7 @@ import onnxruntime
 import pytest
 
 from tests.support.lone_worker import LoneWorker, lone_worker
+from tests.support.runtime_pod import FAILED, Pod
 
 SEQUENCES = [{"input_name": "state", "output_name": "stateN"}]
 START, END, FIRST = 2, 1, 1 << 2  # of an entry of Request.sequence_rows
@@ -136,3 +138,21 @@ async def test_a_network_of_several_outputs_transcribes_sound() -> None:
     notes = asked["StatefulPartitionedCall:1"]
     assert asked.keys() == {"StatefulPartitionedCall:1"}
     assert int(notes[0].mean(axis=0).argmax()) == 69 - 21  # A4 among a piano's keys
+
+
+async def test_a_runtime_keeps_the_optimised_graph_and_refuses_a_provider_that_is_not_there(pod: Pod) -> None:
+    for version in "12":
+        (pod.models / "text" / version).mkdir(parents=True)
+        file = published("rapidocr_onnxruntime", "models/ch_ppocr_mobile_v2.0_cls_infer.onnx")
+        shutil.copy(file, pod.models / "text" / version / "model.onnx")
+    await pod.put(
+        "models/text",
+        {"version_policy": {"all": True}, "versions": {"2": {"onnx": {"providers": ["openvino", "cpu"]}}}},
+    )
+    async with pod.running():
+        ready = await pod.instance("text", "1")
+        failed = await pod.instance("text", "2", FAILED)
+        (kept,) = pod.data.glob(f"artifacts/*/{ready.digest}.kept/*")
+
+    assert kept.name.startswith("optimised-")
+    assert failed.reason.startswith("model.onnx: provider openvino is asked for; the installed onnxruntime has ")
