@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import typer
 
 from services.chassis.etcd import EtcdClient
-from services.cli import inspect_model, lifecycle
+from services.cli import import_models, inspect_model, lifecycle
 from services.cli.options import DEFAULT_DATA_DIR, DataDirOption, EtcdOption, JsonOption, PrefixOption, Target
 from services.cli.output import print_json, say, show, table
 from services.cli.readiness import versions
@@ -19,6 +19,7 @@ from services.core.route_spec import RouteSpec
 from services.core.spec import BadValueError, Spec
 
 app = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
+app.command("import")(import_models.import_models)
 app.command("index")(lifecycle.index)
 app.command("inspect")(inspect_model.inspect)
 app.command("load")(lifecycle.load)

@@ -122,6 +122,7 @@ class ModelSpec(Spec):
     """One model. Any field may be overridden for one version under `versions`."""
 
     repository: str | None = None  # URL of the model repository that holds MODEL/VERSION/…; None = the runtime's own
+    folder: ModelName | None = None  # of the model in its repository; None = its name
     placement: Placement = Placement()
     version_policy: VersionPolicy = VersionPolicy(latest=1)
     default_version: Version | None = None  # serves when there is no route

@@ -73,6 +73,7 @@ class Lifecycle:
             if self._uploads is None:
                 raise InvalidRequestError("file:VERSION/PATH is not offered here: no folder for uploads is configured")
             overrides["repository"] = await asyncio.to_thread(self._uploads.store, model, request.files)
+            overrides["folder"] = None
         written = await self._write(model, lambda before: loaded(before, overrides))
         judge = partial(judge_load, model=model, pool=written.spec.placement.pool, revision=written.revision)
         try:

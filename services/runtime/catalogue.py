@@ -60,8 +60,7 @@ class Catalogue:
 
     async def look(self, specs: Mapping[str, ModelSpec]) -> None:
         """Look at the repositories of these models, off the loop; remote ones may answer later."""
-        urls = {model: spec.repository or self._default for model, spec in specs.items()}
-        for model, found in (await asyncio.to_thread(self._scan_local, urls)).items():
+        for model, found in (await asyncio.to_thread(self._scan_local, dict(specs))).items():
             if isinstance(found, RemoteRepository):
                 self._look_afar(model, specs[model], found)
             else:
@@ -86,19 +85,22 @@ class Catalogue:
         """Whether a version is whole, as far as one can see."""
         return is_settled(sighting.artifact, sighting.seen_s - sighting.since_s, time.time(), self._settle_s)
 
-    def _scan_local(self, urls: Mapping[str, str]) -> dict[str, Look | RemoteRepository | str]:
+    def _scan_local(self, specs: Mapping[str, ModelSpec]) -> dict[str, Look | RemoteRepository | str]:
         """What a model's local repository shows, or why it cannot be read; a remote one is only named.
 
         The means to read a repository may take a second to import.
         """
         found: dict[str, Look | RemoteRepository | str] = {}
-        for model, url in urls.items():
+        for model, spec in specs.items():
             try:
-                repository = self._repositories.of(url)
+                repository = self._repositories.of(spec.repository or self._default)
             except BadRepositoryError as error:
                 found[model] = str(error)
                 continue
-            found[model] = repository if isinstance(repository, RemoteRepository) else _scan(repository, model)
+            if isinstance(repository, RemoteRepository):
+                found[model] = repository
+            else:
+                found[model] = _scan(repository, spec.folder or model)
         return found
 
     # -- remote repositories
@@ -115,7 +117,7 @@ class Catalogue:
     async def _look_at(self, model: str, spec: ModelSpec, repository: RemoteRepository) -> None:
         try:
             async with self._slots:
-                found = await self._patiently(model, repository)
+                found = await self._patiently(model, spec, repository)
         finally:
             self._looking.discard(model)
         if self._specs.get(model) != spec:
@@ -130,8 +132,8 @@ class Catalogue:
         self._due_s[model] = time.monotonic() + pause_s * random.uniform(0.8, 1.2)  # noqa: S311 - jitter
         self._wake()
 
-    async def _patiently(self, model: str, repository: RemoteRepository) -> Look | str:
-        looking = asyncio.ensure_future(aside("look", _scan, repository, model))
+    async def _patiently(self, model: str, spec: ModelSpec, repository: RemoteRepository) -> Look | str:
+        looking = asyncio.ensure_future(aside("look", _scan, repository, spec.folder or model))
         try:
             await asyncio.wait({looking}, timeout=_PATIENCE_S)
             if not looking.done() and self._recall(model, repository):

@@ -160,6 +160,15 @@ async def test_another_repository_is_asked_at_once_and_until_then_the_versions_s
     assert (first, kept, moved, back) == ({"m": {"1"}}, {"m": {"1"}}, {"m": {"7"}}, {"m": {"1"}})
 
 
+async def test_a_models_folder_may_have_another_name(tmp_path: Path) -> None:
+    file = tmp_path / "models" / "m_v2" / "1" / "model.onnx"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"x")
+    pod = Pod(Store(), tmp_path)
+
+    assert await pod.look(m=ModelSpec(repository="local", folder="m_v2")) == {"m": {"1"}}
+
+
 async def test_a_model_that_is_gone_is_forgotten(tmp_path: Path) -> None:
     pod = Pod(Store("1/model.onnx"), tmp_path)
     await pod.look(m=AFAR)
