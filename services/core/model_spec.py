@@ -115,7 +115,9 @@ class Access(Spec):
     explicit_versions: bool = True  # may a caller name a version or label?
 
 
-Framework = Literal["onnx", "sklearn", "xgboost", "lightgbm", "tensorflow", "transformers", "triton", "python"]
+Framework = Literal[
+    "onnx", "sklearn", "xgboost", "lightgbm", "tensorflow", "mlflow", "transformers", "triton", "python"
+]
 
 
 class ModelSpec(Spec):

@@ -14,7 +14,7 @@ from services.core.declared import DeclaredSignature
 from services.core.onnx_spec import OnnxSettings
 from services.core.signature import Signature
 from services.core.text_spec import Text
-from services.runtime.backends.folders import CHECKPOINT, REMOTE, SAVED_MODEL, Folder
+from services.runtime.backends.folders import CHECKPOINT, MLFLOW, REMOTE, SAVED_MODEL, Folder
 
 Arrays = Mapping[str, NDArray]
 _AS_IT_SAYS = Text()
@@ -125,6 +125,9 @@ OFFLINE = {
 }
 
 
+SILENT = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"}
+
+
 class Kind(NamedTuple):
     """One framework: where its backend is, what it needs, and how its artifacts are named."""
 
@@ -141,6 +144,7 @@ KINDS: dict[str, Kind] = {
     "xgboost": Kind("services.runtime.backends.xgboost", "xgboost", (".json", ".ubj")),
     "lightgbm": Kind("services.runtime.backends.lightgbm", "lightgbm", (".txt", ".json")),
     "tensorflow": Kind("services.runtime.backends.tensorflow", "tensorflow", folder=SAVED_MODEL),
+    "mlflow": Kind("services.runtime.backends.mlflow", "mlflow", folder=MLFLOW, environ=SILENT),
     "transformers": Kind("services.runtime.backends.transformers", "transformers", folder=CHECKPOINT, environ=OFFLINE),
     "triton": Kind("services.runtime.backends.triton", "tritonclient", folder=REMOTE),
     "python": Kind("services.runtime.backends.python", "packaging", (".py",)),

@@ -4,6 +4,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from services.runtime.backends import KINDS, BadArtifactError, is_installed
+from services.runtime.backends.folders import MLFLOW
+from services.runtime.backends.mlflow_flavors import mapped
 
 _OLD_XGBOOST = (".bst", ".model", ".deprecated")
 _LISTED = 8
@@ -45,6 +47,9 @@ def detect(folder: Path, framework: str | None = None) -> Found:
     BadArtifactError when there is none or several, when its first bytes belong to something else, or when the
     framework is not installed.
     """
+    described = _described(folder, framework)
+    if described is not None:
+        return _usable(described)
     files = sorted(entry for entry in folder.iterdir() if entry.is_file())
     allowed = (framework,) if framework else tuple(KINDS)
     found = [Found(name, file) for file in files for name in allowed if file.suffix in KINDS[name].suffixes]
@@ -56,15 +61,21 @@ def detect(folder: Path, framework: str | None = None) -> Found:
         found = [each for each in found if each.file.suffix not in _PICKLE_SUFFIXES]
     marked = _marked(folder, allowed)
     if marked:
-        found = marked + [e for e in found if e.file.stem == "model" and e.file.suffix not in _WEAK_SUFFIXES]
+        own = _WEAK_SUFFIXES + tuple(suffix for each in marked for suffix in _own(each.framework))
+        found = marked + [each for each in found if each.file.stem == "model" and each.file.suffix not in own]
     if len(found) != 1:
         raise BadArtifactError(_not_one(folder, found, allowed))
-    if not marked:
-        _check_content(found[0])
-    if not is_installed(found[0].framework):
-        needs = KINDS[found[0].framework].needs
-        raise BadArtifactError(f"{found[0].file.name} needs {needs}, which this pod has not installed")
-    return found[0]
+    return _usable(found[0])
+
+
+def _usable(found: Found) -> Found:
+    """The same. Raises BadArtifactError where its content is not what its name says, or its framework is not there."""
+    if found.file.suffix in KINDS[found.framework].suffixes:
+        _check_content(found)
+    if not is_installed(found.framework):
+        needs = KINDS[found.framework].needs
+        raise BadArtifactError(f"{found.file.name} needs {needs}, which this pod has not installed")
+    return found
 
 
 def content(head: bytes) -> str:
@@ -97,6 +108,28 @@ def _by_content(found: list[Found]) -> list[Found]:
             case _:
                 sure.append(each)
     return sure or [each for each in unsure if each.file.stem == "model"]
+
+
+def _own(framework: str) -> tuple[str, ...]:
+    """Suffixes of files that belong to a model that is a folder."""
+    folder = KINDS[framework].folder
+    return folder.own if folder is not None else ()
+
+
+def _described(folder: Path, framework: str | None) -> Found | None:
+    """What an MLmodel says is there, of `framework` when it is given; "mlflow" means MLflow's own way to load it."""
+    mark = MLFLOW.find(folder)
+    if mark is None or framework == "mlflow":
+        return None
+    try:
+        flavor = mapped(mark)
+    except BadArtifactError:
+        if framework is None:
+            raise
+        return None  # the file may be found without it
+    if framework is not None:
+        return Found(*flavor) if flavor is not None and flavor[0] == framework else None
+    return Found(*flavor) if flavor is not None else Found("mlflow", mark)
 
 
 def _marked(folder: Path, allowed: tuple[str, ...]) -> list[Found]:
@@ -151,8 +184,10 @@ def _check_content(model: Found) -> None:
             expected, fits = "a LightGBM model in text", found == "a LightGBM model"
         case ".py":
             expected, fits = "Python code with a class Model", found == "unknown data"
-        case _:
+        case ".joblib" | ".pkl":
             expected, fits = "a joblib file (pickle)", found in _PICKLED
+        case _:
+            return
     if not fits:
         hint = f"; {_SAVE_AGAIN}" if found.endswith("of XGBoost") else ""
         raise BadArtifactError(f"{file.name}: expected {expected}, found {found}{hint}")

@@ -11,6 +11,7 @@ class Folder(NamedTuple):
 
     described: str
     find: Callable[[Path], Path | None]  # the mark of the one in a version's folder
+    own: tuple[str, ...] = ()  # suffixes of model.* beside the mark that belong to it
 
 
 def _saved_model(version: Path) -> Path | None:
@@ -40,6 +41,12 @@ def _remote(version: Path) -> Path | None:
     return mark if mark.is_file() else None
 
 
+def _mlflow(version: Path) -> Path | None:
+    mark = version / "MLmodel"
+    return mark if mark.is_file() else None
+
+
 SAVED_MODEL = Folder("a SavedModel: saved_model.pb, also in model.savedmodel/", _saved_model)
-CHECKPOINT = Folder("a checkpoint: config.json with a model_type and *.safetensors", _checkpoint)
+CHECKPOINT = Folder("a checkpoint: config.json with a model_type and *.safetensors", _checkpoint, (".safetensors",))
 REMOTE = Folder("remote.json", _remote)
+MLFLOW = Folder("a model of MLflow: MLmodel", _mlflow)
