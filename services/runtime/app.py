@@ -8,8 +8,10 @@ from services.chassis.etcd import Mirror
 from services.core import keys
 from services.runtime.config import RuntimeConfig
 from services.runtime.control import SOCKET, Control, run_folder, serve_control
+from services.runtime.gpu_metrics import export_gpus
 from services.runtime.hosting import hosting_of
 from services.runtime.metrics import RuntimeMetrics
+from services.runtime.placing import Host
 from services.runtime.status import Status
 from services.runtime.version_manager import VersionManager
 
@@ -20,7 +22,9 @@ async def build(config: RuntimeConfig, app: App) -> AsyncIterator[None]:
     control = Control(app.instance)
     status = Status(app.registration, app.instance)
     hosting = hosting_of(config)
-    manager = VersionManager(config, app.etcd, control, status, RuntimeMetrics(app.registry), hosting)
+    host = Host.look()
+    export_gpus(host.gpus, app.registry)
+    manager = VersionManager(config, app.etcd, control, status, RuntimeMetrics(app.registry), hosting, host)
     snapshot = config.data_dir / "runtime" / f"{config.run_dir.name}.snapshot"
     mirror = Mirror(app.etcd, [keys.MODELS, keys.ROUTES], manager.changed, snapshot=snapshot, log=app.log)
 

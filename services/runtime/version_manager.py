@@ -53,6 +53,7 @@ class VersionManager:
         status: Status,
         metrics: RuntimeMetrics,
         hosting: Hosting,
+        host: Host,
     ) -> None:
         self._config = config
         self._etcd = etcd
@@ -76,7 +77,7 @@ class VersionManager:
         )
         self._held: dict[ModelVersion, HeldVersion] = {}
         self._hosting = hosting
-        self._host = Host.look()
+        self._host = host
         self._instances = 0  # that this pod should have
         self._look_now = asyncio.Event()
         self._is_loaded = False  # etcd or a snapshot has spoken

@@ -14,6 +14,7 @@ import pytest
 from tests.support import rogue
 from tests.support.mischief import Mischief
 from tests.support.runtime_pod import READY, Batcher, Pod, output
+from tests.support.service_process import started
 
 LIMITS = {
     "max_memory_bytes": 320 << 20, "max_open_files": 128, "max_processes": 8, "max_execution_ms": 30_000,
@@ -216,3 +217,18 @@ async def test_a_worker_has_no_secrets_no_privileges_and_three_files(pod: Pod) -
     assert (found["no_new_privs"], found["capabilities"]) == ("1", "0" * 16)
     assert (found["core"], found["open"], found["umask"]) == ([0, 0], [264, 264], 0o077)
     assert found["parents_environ"] == "PermissionError"
+
+
+async def test_a_pod_whose_workers_could_not_run_says_so_at_start(pod: Pod) -> None:
+    """This user, or the way to this interpreter, is closed to a user of number 64000 and a group of 64001."""
+    closed = pod.models.parent / "closed"
+    closed.mkdir(mode=0o700)
+    settings = pod.settings | {
+        "TURNOUT_RUNTIME_WORKER_USER": "64000",
+        "TURNOUT_RUNTIME_WORKER_GROUP": "64001",
+        "TURNOUT_RUNTIME_CACHE_DIR": str(closed / "artifacts"),
+    }
+    async with started("services.runtime", settings) as process:
+        assert await process.exit_code() == 2
+
+    assert re.search("WORKER_USER: needs a runtime that runs as root|group 64001 cannot enter", process.lines[-1])

@@ -12,9 +12,9 @@ from services.runtime.processes import Family, open_files, proportional_bytes, r
 
 GRANDCHILDREN = """
 import subprocess, sys
-child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+child = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
 print(child.pid, flush=True)
-input()
+sys.stdin.read()
 """
 
 
