@@ -41,17 +41,18 @@ def open_files(pid: int) -> int:
 
 
 class Family:
-    """Who is whose child: as of now where the kernel tells cheaply, else as of when this was made."""
+    """Who is whose child: as of now where the kernel tells of children, else as of when this was made."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, tells: bool = _TELLS_OF_CHILDREN) -> None:
+        self._tells = tells
         self._children: dict[int, list[int]] = {}
-        if not _TELLS_OF_CHILDREN:
+        if not tells:
             for pid, parent in _parents():
                 self._children.setdefault(parent, []).append(pid)
 
     def children(self, pid: int) -> list[int]:
         """Zombies included."""
-        return list(_children(pid)) if _TELLS_OF_CHILDREN else self._children.get(pid, [])
+        return list(_children(pid)) if self._tells else self._children.get(pid, [])
 
     def below(self, pid: int) -> list[int]:
         """Every descendant, nearest first."""

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -28,9 +28,10 @@ def child() -> Iterator[tuple[int, int]]:
         process.kill()
 
 
-def test_a_family_has_children_and_theirs(child: tuple[int, int]) -> None:
+@pytest.mark.parametrize("make", [Family, lambda: Family(tells=False)], ids=["as here", "by looking at all"])
+def test_a_family_has_children_and_theirs(make: Callable[[], Family], child: tuple[int, int]) -> None:
     first, second = child
-    family = Family()
+    family = make()
 
     assert first in family.children(os.getpid())
     assert family.children(first) == family.below(first) == [second]
