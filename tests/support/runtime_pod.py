@@ -94,10 +94,10 @@ class Pod:
 
     # What the control stream says.
 
-    async def until(self, what: str, check: Callable[[], Any]) -> Any:
+    async def until(self, what: str, check: Callable[[], Any], timeout_s: float = TIMEOUT_S) -> Any:
         """The first truthy answer of `check`, asked after each state; AssertionError if it never comes."""
         try:
-            async with asyncio.timeout(TIMEOUT_S), self._grown:
+            async with asyncio.timeout(timeout_s), self._grown:
                 while not (answer := check()):
                     await self._grown.wait()
                 return answer
@@ -110,10 +110,12 @@ class Pod:
                 return instance
         return None
 
-    async def instance(self, model: str, version: str, state: int = READY) -> runtime_pb2.Instance:
+    async def instance(
+        self, model: str, version: str, state: int = READY, timeout_s: float = TIMEOUT_S
+    ) -> runtime_pb2.Instance:
         """An instance in that state, once there is one."""
         found: runtime_pb2.Instance = await self.until(
-            f"{model}/{version} in state {state}", lambda: self.find(model, version, state)
+            f"{model}/{version} in state {state}", lambda: self.find(model, version, state), timeout_s
         )
         return found
 

@@ -237,11 +237,12 @@ def test_a_text_spec_of_another_framework_is_refused() -> None:
         options_of(Job.model_validate(job | {"text": {"top_k": 3}}))
 
 
+@pytest.mark.timeout(300)
 async def test_embeddings_of_a_real_model_equal_its_own_batched_and_alone(pod: Pod) -> None:
     shutil.copytree(MINILM, pod.models / "minilm" / "1")
     await pod.put("models/minilm", {"text": {"max_tokens": 64}})
     async with pod.running():
-        instance = await pod.instance("minilm", "1")
+        instance = await pod.instance("minilm", "1", timeout_s=200)  # torch takes seconds, and many on a busy machine
         async with Batcher(instance) as batcher:
             together = await (await batcher.send_array(as_bytes(*SENTENCES), "text"))
             alone = [await (await batcher.send_array(as_bytes(each), "text")) for each in SENTENCES]
