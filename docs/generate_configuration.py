@@ -23,6 +23,7 @@ from services.core.model_spec import Access, FeatureUse, Instances, Limits, Mode
 from services.core.onnx_spec import OnnxSettings
 from services.core.route_spec import Canary, Fallback, Match, RouteSpec
 from services.core.text_spec import Text
+from services.core.torch_spec import TorchSettings
 from services.feature_proxy.config import FeatureProxyConfig
 from services.router.config import RouterConfig
 from services.runtime.config import RuntimeConfig
@@ -54,6 +55,7 @@ KEYS: dict[str, tuple[type[BaseModel], ...]] = {
         Text,
         DeclaredSignature,
         DeclaredTensor,
+        TorchSettings,
         WarmUp,
         Instances,
         Limits,

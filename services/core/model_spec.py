@@ -12,6 +12,7 @@ from services.core.names import KeySource, ModelName, Version, version_order
 from services.core.onnx_spec import OnnxSettings
 from services.core.spec import Spec, explain
 from services.core.text_spec import Text
+from services.core.torch_spec import TorchSettings
 
 
 class Placement(Spec):
@@ -116,7 +117,7 @@ class Access(Spec):
 
 
 Framework = Literal[
-    "onnx", "sklearn", "xgboost", "lightgbm", "tensorflow", "mlflow", "transformers", "triton", "python"
+    "onnx", "sklearn", "xgboost", "lightgbm", "tensorflow", "mlflow", "torch", "transformers", "triton", "python"
 ]
 
 
@@ -139,6 +140,7 @@ class ModelSpec(Spec):
     signature: DeclaredSignature | None = None  # for artifacts that do not tell what they take and give
     onnx: OnnxSettings = OnnxSettings()  # how onnxruntime runs it
     signature_name: str = ""  # of the artifact's signatures, the one for requests that name none; "" = its usual one
+    torch: TorchSettings | None = None  # how PyTorch runs it
     instances: Instances = Instances()
     environment: dict[VariableName, VariableValue] = {}  # of its worker processes; no place for secrets
     batching: Batching = Batching()

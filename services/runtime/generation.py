@@ -8,6 +8,7 @@ from services.core.declared import DeclaredSignature
 from services.core.model_spec import Instances, ModelSpec
 from services.core.onnx_spec import OnnxSettings
 from services.core.text_spec import Text
+from services.core.torch_spec import TorchSettings
 from services.runtime.supervisor import Bounds, Supervisor
 from services.runtime.wanted import Progress
 from turnout.v1 import runtime_pb2 as pb
@@ -33,6 +34,7 @@ class Plan(NamedTuple):
     signature_name: str = ""
     text: Text | None = None
     onnx: OnnxSettings = OnnxSettings()
+    torch: TorchSettings | None = None
     begins_with: tuple[object, ...] = ()  # limits that hold from a process's start, and its environment
 
 

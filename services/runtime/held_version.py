@@ -78,7 +78,8 @@ class HeldVersion:
                 *self.identity, fetched.digest, fetched.found.framework, file, spec.trusted,
                 spec.outputs, spec.doubles, spec.signature, pad_to, *needs,
                 spec.instances.model_copy(update={"count": 1}), spec.loads,
-                signature_name=spec.signature_name, text=spec.text, begins_with=begins_with(spec), onnx=spec.onnx,
+                signature_name=spec.signature_name, text=spec.text, torch=spec.torch,
+                begins_with=begins_with(spec), onnx=spec.onnx,
             )  # fmt: skip
             self._advance(plan, spec)
         elif self.current is not None:

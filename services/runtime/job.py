@@ -12,6 +12,7 @@ from services.core.names import ModelName, Version
 from services.core.onnx_spec import OnnxSettings
 from services.core.spec import Spec
 from services.core.text_spec import Text
+from services.core.torch_spec import TorchSettings
 
 
 class Job(Spec):
@@ -30,6 +31,7 @@ class Job(Spec):
     declared: DeclaredSignature | None = None  # what the operator says that it takes and gives
     text: Text | None = None  # what a model of text is to do
     max_execution_ms: int = 30_000  # as it was at the start
+    torch: TorchSettings | None = None
     device: Literal["cpu", "cuda", "auto"] = "cpu"
     visible_gpus: str | None = None  # CUDA_VISIBLE_DEVICES; null = as the supervisor sees them
     cpus: tuple[int, ...] = ()  # processor cores to keep to; empty = all

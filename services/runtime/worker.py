@@ -22,6 +22,7 @@ from services.core.onnx_spec import OnnxSettings
 from services.core.padding import BadPaddingError
 from services.core.signature import Signature
 from services.core.text_spec import Text
+from services.core.torch_spec import TorchSettings
 from services.runtime import report
 from services.runtime.backends import Backend, BadArtifactError, NotThereError, Options, backend_for
 from services.runtime.backends.imports import UNUSED, hidden
@@ -98,9 +99,12 @@ def options_of(job: Job) -> Options:
         raise BadArtifactError(f"the model's spec has text, which is of transformers; this is {job.framework}")
     if job.onnx != OnnxSettings() and job.framework != "onnx":
         raise BadArtifactError(f"the model's spec has onnx; this is {job.framework}")
+    if job.torch is not None and job.framework != "torch":
+        raise BadArtifactError(f"the model's spec has torch, which is of PyTorch; this is {job.framework}")
     return Options(
         job.trusted, job.threads, job.outputs, job.doubles, job.declared, job.device, job.signature_name,
         job.max_execution_ms, job.text or Text(), job.onnx, job.cache,
+        job.torch or TorchSettings(),
     )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from services.core.declared import DeclaredSignature
 from services.core.onnx_spec import OnnxSettings
 from services.core.signature import Signature
 from services.core.text_spec import Text
+from services.core.torch_spec import TorchSettings
 from services.runtime.backends.folders import CHECKPOINT, MLFLOW, REMOTE, SAVED_MODEL, Folder
 
 Arrays = Mapping[str, NDArray]
@@ -59,6 +60,7 @@ class Options:
     text: Text = _AS_IT_SAYS  # what a model of text is to do
     onnx: OnnxSettings = field(default_factory=OnnxSettings)
     cache: Path | None = None  # a folder for what loads this artifact faster the next time; it may not be there
+    torch: TorchSettings = field(default_factory=TorchSettings)
 
 
 class Backend(Protocol):
@@ -147,6 +149,7 @@ KINDS: dict[str, Kind] = {
     "mlflow": Kind("services.runtime.backends.mlflow", "mlflow", folder=MLFLOW, environ=SILENT),
     "transformers": Kind("services.runtime.backends.transformers", "transformers", folder=CHECKPOINT, environ=OFFLINE),
     "triton": Kind("services.runtime.backends.triton", "tritonclient", folder=REMOTE),
+    "torch": Kind("services.runtime.backends.torch", "torch", (".pt", ".pth", ".jit", ".ts", ".pt2", ".safetensors")),
     "python": Kind("services.runtime.backends.python", "packaging", (".py",)),
 }
 

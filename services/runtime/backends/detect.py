@@ -6,6 +6,7 @@ from typing import NamedTuple
 from services.runtime.backends import KINDS, BadArtifactError, is_installed
 from services.runtime.backends.folders import MLFLOW
 from services.runtime.backends.mlflow_flavors import mapped
+from services.runtime.backends.torch_files import NETWORK
 
 _OLD_XGBOOST = (".bst", ".model", ".deprecated")
 _LISTED = 8
@@ -103,6 +104,8 @@ def _by_content(found: list[Found]) -> list[Found]:
                     sure.append(each)
             case ".txt" if not _head(each.file).startswith((b"tree\n", b"tree\r\n")):
                 unsure.append(each)
+            case ".safetensors" if not each.file.with_name(NETWORK).is_file():
+                pass  # weights that nothing here can run
             case ".py":
                 unsure.append(each)
             case _:
@@ -182,6 +185,9 @@ def _check_content(model: Found) -> None:
             expected, fits = "an XGBoost model in UBJSON", found == "UBJSON"
         case ".txt":
             expected, fits = "a LightGBM model in text", found == "a LightGBM model"
+        case ".pt" | ".pth" | ".jit" | ".ts" | ".pt2":
+            expected = "TorchScript, an exported program or an AOTInductor package (zip)"
+            fits = found in {"a zip archive", "a pickle"}  # the second may be weights
         case ".py":
             expected, fits = "Python code with a class Model", found == "unknown data"
         case ".joblib" | ".pkl":

@@ -26,28 +26,20 @@ output. `load` and `unload` may be absent. The comment on top is Python's own wa
 are checked before the file runs.
 """
 
-import importlib.metadata
-import platform
-import re
-import sys
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from services.core.arrays import NUMPY_DTYPE
 from services.core.signature import Signature, TensorSpec
 from services.core.tensor import BYTES, DATATYPES
 from services.runtime.backends import Arrays, BadArtifactError, Options, refuse_unknown
+from services.runtime.backends.python_file import definition
 
 _CLASS = "Model"
-_NOTES = re.compile(r"^# /// script\n((?:#(?: .*)?\n)+?)# ///$", re.MULTILINE)
 
 
 class Model:
@@ -65,9 +57,9 @@ class Model:
                 " where it comes from"
             )
         refuse_unknown(artifact, options.outputs, ())
-        source = _source(artifact)
-        _check_requirements(artifact, source)
-        made = _class(artifact, source)
+        made = definition(artifact, _CLASS)
+        if not isinstance(made, type):
+            raise BadArtifactError(f"{artifact.name}: expected a class {_CLASS}, found none")
         inputs, outputs = (_specs(artifact, made, role) for role in ("inputs", "outputs"))
         if not callable(getattr(made, "predict", None)):
             raise BadArtifactError(f"{artifact.name}: expected class {_CLASS} to have predict(inputs), found none")
@@ -104,65 +96,6 @@ class Model:
         model, self._model = self._model, None
         if callable(getattr(model, "unload", None)):
             model.unload()
-
-
-def _source(artifact: Path) -> str:
-    try:
-        return artifact.read_text()
-    except UnicodeDecodeError as error:
-        raise BadArtifactError(f"{artifact.name}: expected Python code in UTF-8, found {error}") from error
-
-
-def _check_requirements(artifact: Path, source: str) -> None:
-    notes = _NOTES.search(source)
-    if notes is None:
-        return
-    try:
-        wanted = tomllib.loads("".join(line[2:] or "\n" for line in notes[1].splitlines(keepends=True)))
-        python = SpecifierSet(wanted.get("requires-python", ""))
-        requirements = [Requirement(each) for each in wanted.get("dependencies", [])]
-    except (tomllib.TOMLDecodeError, InvalidSpecifier, InvalidRequirement, TypeError, AttributeError) as error:
-        raise BadArtifactError(f"{artifact.name}: its requirements cannot be read: {error}") from error
-    faults = [] if python.contains(platform.python_version()) else [f"Python {python} (is {platform.python_version()})"]
-    for requirement in requirements:
-        if requirement.marker is None or requirement.marker.evaluate():
-            faults += _fault(requirement)
-    if faults:
-        raise BadArtifactError(f"{artifact.name} needs what this pod has not installed: {', '.join(faults)}")
-
-
-def _fault(requirement: Requirement) -> list[str]:
-    """What is missing of one requirement, if anything."""
-    wanted = f"{requirement.name}{requirement.specifier}"
-    try:
-        version = importlib.metadata.version(requirement.name)
-    except importlib.metadata.PackageNotFoundError:
-        return [wanted]
-    return [] if requirement.specifier.contains(version, prereleases=True) else [f"{wanted} (is {version})"]
-
-
-def _class(artifact: Path, source: str) -> Any:
-    """The class in the file, which runs for it; other files of its folder can be imported."""
-    module = ModuleType(artifact.stem)
-    module.__file__ = str(artifact)
-    folder = str(artifact.parent)
-    if folder not in sys.path:
-        sys.path.append(folder)
-    sys.modules[module.__name__] = module  # pickle and dataclasses look for it there
-    try:
-        exec(compile(source, str(artifact), "exec"), module.__dict__)  # noqa: S102 - the operator said `trusted`
-    except SyntaxError as error:
-        raise BadArtifactError(f"{artifact.name}: expected Python code; line {error.lineno}: {error.msg}") from error
-    except ImportError as error:
-        raise BadArtifactError(
-            f"{artifact.name} imports what this pod has not installed: {error}; note what it needs in its requirements"
-        ) from error
-    except Exception as error:
-        raise BadArtifactError(f"{artifact.name}: it raised {type(error).__name__} while it ran: {error}") from error
-    made = getattr(module, _CLASS, None)
-    if not isinstance(made, type):
-        raise BadArtifactError(f"{artifact.name}: expected a class {_CLASS}, found none")
-    return made
 
 
 def _specs(artifact: Path, made: Any, role: str) -> tuple[TensorSpec, ...]:
