@@ -27,6 +27,7 @@ from turnout.v1 import link_pb2 as pb
 AIM_US, AIM_SHARE = 150.0, 0.1  # what a call of a worker may cost beyond the bare call
 _ALIKE = {"rtol": 1e-4, "atol": 1e-5}
 _IDLE_S = 1.0
+_ONE_THREAD = {"TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1", "TQDM_DISABLE": "1"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ async def measure(cases: Sequence[Case], plan: Plan, folder: Path, say: Say) -> 
     """All figures, by framework."""
     found: dict[str, Any] = {}
     files: dict[str, Path] = {}
-    environ = environment(os.environ, 1) | {"TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1"}
+    environ = environment(os.environ, 1) | _ONE_THREAD
     for case in cases:
         place = folder / case.framework
         place.mkdir(parents=True)

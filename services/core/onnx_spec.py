@@ -16,7 +16,7 @@ class OnnxSettings(Spec):
     # takes what others cannot.
     providers: tuple[Provider, ...] = ()
     provider_options: dict[Provider, dict[str, str]] = Field(default={})  # as onnxruntime names them
-    cache_optimized: bool = True  # keep the optimised graph for the next start, where that is faster
+    cache_optimized: bool = True  # keep the optimised graph, TensorRT's engine, for the next start where that is faster
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

@@ -10,6 +10,7 @@ import sys
 
 from services.chassis.process import die_with_parent
 from services.runtime.confine import confine
+from services.runtime.imports import hidden
 from services.runtime.job import Job
 
 
@@ -20,7 +21,9 @@ def main(argument: str) -> int:
     die_with_parent(job.parent, signal.SIGKILL)  # after confine: a change of user undoes it
     if len(os.listdir("/proc/self/task")) > 1:  # noqa: PTH208
         raise RuntimeError("a worker must be confined before it has threads")
-    status: int = importlib.import_module("services.runtime.worker").main(job)
+    with hidden("rich"):  # structlog would import it for terminals, which takes longer than the rest of it
+        worker = importlib.import_module("services.runtime.worker")
+    status: int = worker.main(job)
     return status
 
 

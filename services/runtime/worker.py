@@ -25,11 +25,11 @@ from services.core.text_spec import Text
 from services.core.torch_spec import TorchSettings
 from services.runtime import report
 from services.runtime.backends import Backend, BadArtifactError, NotThereError, Options, backend_for
-from services.runtime.backends.imports import UNUSED, hidden
 from services.runtime.declaration import agreed
 from services.runtime.examples import Examples, of_backend
 from services.runtime.executor import Executor
 from services.runtime.faults import describe
+from services.runtime.imports import UNUSED, hidden
 from services.runtime.job import Job
 from services.runtime.padding_proof import PaddingProof
 from services.runtime.recorded import of_file

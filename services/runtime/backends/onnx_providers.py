@@ -55,6 +55,14 @@ def chosen(artifact: Path, settings: OnnxSettings, device: Device, installed: Co
     return [(_KINDS[each].name, dict(settings.provider_options.get(each, {}))) for each in named]
 
 
+def with_engines(providers: Chosen, cache: Path | None) -> Chosen:
+    """TensorRT's engines, which take minutes to build, kept in the folder `cache` if the operator says nothing else."""
+    if cache is None:
+        return providers
+    engines = {"trt_engine_cache_enable": "1", "trt_engine_cache_path": str(cache)}
+    return [(name, engines | options if name == _KINDS["tensorrt"].name else options) for name, options in providers]
+
+
 def check(artifact: Path, asked: Chosen, session: Any) -> None:
     """Raise BadArtifactError when the session runs without one of them."""
     found = session.get_providers()

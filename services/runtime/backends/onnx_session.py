@@ -7,7 +7,7 @@ import onnxruntime as ort
 
 from services.runtime.backends import BadArtifactError, Options
 from services.runtime.backends.onnx_cache import GraphCache, is_worth, key
-from services.runtime.backends.onnx_providers import CPU, Chosen, check, chosen
+from services.runtime.backends.onnx_providers import CPU, Chosen, check, chosen, with_engines
 from services.runtime.backends.onnx_wire import Outline
 
 _FATAL = 4  # errors are raised, and need not be printed too
@@ -16,6 +16,8 @@ _FATAL = 4  # errors are raised, and need not be printed too
 def open_session(artifact: Path, options: Options, outline: Outline) -> Any:
     """A session on the providers that are asked for. Raises BadArtifactError."""
     providers = chosen(artifact, options.onnx, options.device, ort.get_available_providers())
+    if options.onnx.cache_optimized:
+        providers = with_engines(providers, options.cache)
     try:
         session = _open(artifact, options, outline, providers)
     except Exception as error:

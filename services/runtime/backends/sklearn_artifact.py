@@ -7,7 +7,7 @@ from typing import Any
 import joblib
 
 from services.runtime.backends import BadArtifactError, Options
-from services.runtime.backends.imports import hidden
+from services.runtime.imports import hidden
 
 _TRUSTED_PACKAGES = ("sklearn.", "numpy.")
 _LISTED = 8

@@ -16,7 +16,7 @@ from services.core.spec import BadValueError
 from services.runtime.backends import BadArtifactError, Options
 from services.runtime.backends.onnx import Model
 from services.runtime.backends.onnx_cache import is_worth, key
-from services.runtime.backends.onnx_providers import check, chosen
+from services.runtime.backends.onnx_providers import check, chosen, with_engines
 from services.runtime.backends.onnx_wire import outline
 
 CPU, CUDA, OPENVINO = "CPUExecutionProvider", "CUDAExecutionProvider", "OpenVINOExecutionProvider"
@@ -95,6 +95,16 @@ def test_providers_are_those_asked_for_and_the_processor_last(
 def test_a_provider_that_cannot_be_used_is_refused(spec: str, device: str, installed: list[str], fault: str) -> None:
     with pytest.raises(BadArtifactError, match=f"^model.onnx: {fault}"):
         chosen(FILE, settings(spec), device, installed)  # type: ignore[arg-type]
+
+
+def test_engines_of_tensorrt_are_kept_where_the_operator_says_nothing_else() -> None:
+    providers = [(TENSORRT, {"trt_engine_cache_path": "/engines"}), (CPU, {})]
+
+    assert with_engines(providers, None) == providers
+    assert with_engines(providers, Path("/kept")) == [
+        (TENSORRT, {"trt_engine_cache_enable": "1", "trt_engine_cache_path": "/engines"}),
+        (CPU, {}),
+    ]
 
 
 def test_a_session_that_fell_back_in_silence_is_refused(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from services.runtime.backends.imports import UNUSED, hidden
+from services.runtime.imports import UNUSED, hidden
 
 
 def test_a_hidden_package_is_not_found_inside_and_is_found_again_outside() -> None:
@@ -25,7 +25,7 @@ def test_a_backend_does_without_what_is_hidden(framework: str) -> None:
     code = (
         "import sys\n"
         "from services.runtime.backends import backend_for\n"
-        "from services.runtime.backends.imports import UNUSED, hidden\n"
+        "from services.runtime.imports import UNUSED, hidden\n"
         f"with hidden(*UNUSED[{framework!r}]):\n"
         f"    backend_for({framework!r})\n"
         f"print([name for name in UNUSED[{framework!r}] if name in sys.modules])\n"
