@@ -8,6 +8,8 @@ from typing import NamedTuple
 from services.core.errors import InvalidRequestError
 from services.core.tensor import ELEMENT_BYTES, check_data
 
+SIGNATURE_NAME = "signature_name"  # the request parameter: TensorFlow Serving's word
+
 
 class TensorSpec(NamedTuple):
     """One input or output; -1 in `shape` is any size, and the row dimension is included when the model batches."""

@@ -10,10 +10,10 @@ from services.chassis.peers import Peers
 from services.chassis.quick_reply import AnyReply, whole
 from services.core import stages
 from services.core.rendezvous import choose
+from services.core.signature import SIGNATURE_NAME
 from services.core.split import POINTS
 from services.router.flight import Flight
 from services.router.metrics import RouterMetrics
-from services.router.sending import SIGNATURE_NAME
 from turnout.v1 import link_pb2
 
 log = structlog.get_logger()

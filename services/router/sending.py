@@ -3,11 +3,10 @@
 from services.chassis.arena import LEAST_BYTES
 from services.chassis.replicas import Replica
 from services.core.errors import UNAVAILABLE, InvalidRequestError, OverloadedError
+from services.core.signature import SIGNATURE_NAME
 from services.router.flight import REQUEST_ID, Flight
 from services.router.inference import Inference, Step
 from turnout.v1 import feature_pb2, link_pb2, tensor_pb2
-
-SIGNATURE_NAME = "signature_name"  # TensorFlow Serving's word, as a request parameter
 
 
 def send(flight: Flight, replica: Replica, left_us: int) -> None:

@@ -127,7 +127,8 @@ def warm(job: Job, backend: Backend, found: Checked, examples: Examples) -> str:
 def readied(backend: Backend, other: Signature, job: Job) -> Signature:
     """One of the artifact's other signatures, warm, and batching only if that is known to be harmless."""
     run = named_run(backend, other.name)
-    examples = of_backend(backend, other, job.warm_up.max_requests, other.name)
+    shown = of_backend(backend, other, job.warm_up.max_requests, other.name)
+    examples = shown.and_then(of_file(job, other, usual=False))
     found = checked(run, other, None, examples.fitting)
     try:
         warm_up(run, found, job.warm_up_sizes, None, examples.fitting, job.warm_up.max_ms / 1000)

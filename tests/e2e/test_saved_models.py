@@ -1,5 +1,6 @@
 """SavedModels through a whole mesh: several signatures of one, and a network that others published in two formats."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -101,6 +102,20 @@ async def test_a_request_says_which_signature_answers(mesh: Mesh, stub: Any) -> 
     ):
         await ask(stub, "words", {"x": ROWS}, name="smallest")
     assert errors(mesh, *NAMES) == []
+
+
+async def test_signatures_and_models_at_once_each_get_their_own_answers(stub: Any) -> None:
+    """Rows of equal shape for two signatures, beside another network: none gets what is another's."""
+    rows = np.random.default_rng(9).standard_normal((40, 1, 4)).astype(np.float32)
+    quiet = np.zeros_like(SOUND[:1])
+    asked = [ask(stub, "words", {"x": each}, name=name) for each in rows for name in ("", "largest")]
+    *answers, first, second = await asyncio.gather(
+        *asked, ask(stub, "notes", {"input_2": SOUND[:1]}, "1"), ask(stub, "notes", {"input_2": quiet}, "1")
+    )
+
+    assert [answer["place"].tolist() for answer in answers[1::2]] == [each.argmax(axis=1).tolist() for each in rows]
+    np.testing.assert_allclose([answer["sum"] for answer in answers[::2]], rows.sum(axis=2), rtol=1e-5, atol=1e-6)
+    assert first["note"].max() > second["note"].max()
 
 
 def own_answers() -> tuple[Arrays, Arrays]:

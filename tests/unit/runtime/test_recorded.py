@@ -1,5 +1,6 @@
 """Recorded requests as a version's warm-up."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,19 @@ def test_what_was_refused_is_passed_over_and_what_does_not_fit_left_out(tmp_path
 
     assert [each["x"][0, 0] for each in found.fitting] == [3]
     assert (found.left_out, found.reason) == (1, "found inputs name; expected x, name")
+
+
+def test_requests_for_a_signature_are_those_that_named_it(tmp_path: Path) -> None:
+    first, second, third = request(1), request(2), request(3)
+    second.parameters["signature_name"].string_value = "other"
+    third.parameters["signature_name"].string_value = "usual"
+    written(tmp_path / "warmup.recorded", first, second, third)
+    usual = of_file(job(tmp_path), replace(SIGNATURE, name="usual"))
+    other = of_file(job(tmp_path), replace(SIGNATURE, name="other"), usual=False)
+
+    assert [each["x"][0, 0] for each in usual.fitting] == [1, 3]
+    assert [each["x"][0, 0] for each in other.fitting] == [2]
+    assert usual.left_out == other.left_out == 0
 
 
 def test_no_more_run_than_the_spec_allows(tmp_path: Path) -> None:
