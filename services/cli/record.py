@@ -27,8 +27,8 @@ from services.core.registry import ServiceRecord
 from services.core.split import points_of_percent
 from turnout.v1 import link_pb2, recorded_pb2
 
-_FOUND_S = 10.0  # until a router has dialled
-_REGISTERED_S = 5.0
+_FOUND_S = 15.0  # until a router has dialled
+_REGISTERED_S = 15.0
 
 log = structlog.get_logger()
 

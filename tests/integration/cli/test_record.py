@@ -17,10 +17,11 @@ from services.chassis.recordings import RecordingReader
 from services.core import keys
 from tests.support.proof import Starvation
 from tests.support.puppets import PuppetRecorder, floats
-from tests.support.router_mesh import TIMEOUT_S, Model, RouterMesh, infer_request, rest_request, router_mesh, until
+from tests.support.router_mesh import Model, RouterMesh, infer_request, rest_request, router_mesh, until
 from turnout.v1.recorded_pb2 import Recorded
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
+PATIENT_S = 60.0  # the command is a process that must start first, on a machine that may be busy
 OK = grpc.StatusCode.OK
 
 
@@ -53,7 +54,7 @@ async def recorders(mesh: RouterMesh, count: int) -> None:
     async def are_so_many() -> bool:
         return await mesh.metric("turnout_recorders") == count
 
-    await until(f"{count} recorders are connected", are_so_many)
+    await until(f"{count} recorders are connected", are_so_many, PATIENT_S)
 
 
 @asynccontextmanager
@@ -75,7 +76,7 @@ async def recording(model: Model, *options: str) -> AsyncIterator[Process]:
 
 async def said(process: Process) -> str:
     """What it printed, once it has ended well."""
-    async with asyncio.timeout(TIMEOUT_S):
+    async with asyncio.timeout(PATIENT_S):
         out, errors = await process.communicate()
     assert (process.returncode, errors) == (0, b"")
     return out.decode()
@@ -126,7 +127,7 @@ async def test_an_interrupt_ends_it_well_and_keeps_what_came(mesh: RouterMesh, t
     path = tmp_path / "some.recorded"
     async with recording(model, "-o", str(path)) as process:
         await asyncio.gather(*(model.call(float(n)) for n in range(3)))
-        await until("all are in the file", lambda: _are_there(path, 3))
+        await until("all are in the file", lambda: _are_there(path, 3), PATIENT_S)
         process.send_signal(signal.SIGINT)
         told = await said(process)
 
@@ -141,7 +142,7 @@ async def test_a_recorder_that_is_killed_is_forgotten_at_once_and_its_key_with_i
     path = tmp_path / "some.recorded"
     async with recording(model, "-o", str(path)) as process:
         await model.call(1.0)
-        await until("it is in the file", lambda: _are_there(path, 1))
+        await until("it is in the file", lambda: _are_there(path, 1), PATIENT_S)
         (entry,) = (await mesh.etcd.list(f"{keys.SERVICES}recorder/")).entries.values()
         process.send_signal(signal.SIGKILL)
         await recorders(mesh, 0)
@@ -152,7 +153,7 @@ async def test_a_recorder_that_is_killed_is_forgotten_at_once_and_its_key_with_i
 
     assert (after.code, entry.lease != 0) == (OK, True)
     assert [record.inputs[0].data for record in read(path)] == [floats(1, 1)]
-    await until("the key is gone", is_gone)
+    await until("the key is gone", is_gone, PATIENT_S)
 
 
 async def test_a_recorder_that_does_not_read_costs_records_and_nothing_else(mesh: RouterMesh) -> None:

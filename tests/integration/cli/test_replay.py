@@ -18,7 +18,7 @@ from turnout.v1.link_pb2 import Request
 from turnout.v1.recorded_pb2 import Recorded
 from turnout.v1.tensor_pb2 import Tensor
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
