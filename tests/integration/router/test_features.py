@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from inference import grpc_service_pb2 as pb
 from tests.support.proof import Starvation, has_read
-from tests.support.puppets import Fields, PuppetProxy, X, floats, signature, silence
+from tests.support.puppets import Fields, PuppetProxy, PuppetRecorder, X, floats, signature, silence
 from tests.support.router_mesh import Model, RouterMesh, infer_request, rest_request, until
 from turnout.v1 import feature_pb2, tensor_pb2
 
@@ -108,6 +108,30 @@ async def test_an_input_that_only_carries_the_key_does_not_reach_the_model(
     assert answer.code == OK
     assert [t.name for t in model.batcher.requests[-1].inputs] == ["x", "ages"]
     assert model.batcher.requests[-1].inputs[1].data == floats(6, 3, 10, 5)
+
+
+async def test_a_record_has_what_the_caller_sent_and_what_features_filled(mesh: RouterMesh, proxy: PuppetProxy) -> None:
+    model = await featured(mesh, entity="input:id")
+    request = infer_request(model.name, 1.0)
+    request.inputs.add(name="id", datatype="INT64", shape=[1])
+    request.raw_input_contents.append((6).to_bytes(8, "little"))
+
+    async def is_wanted() -> bool:
+        return await mesh.metric("turnout_recorders") > 0
+
+    async with PuppetRecorder(model.name) as recorder:
+        await recorder.announce(mesh.etcd)
+        await until("the recorder is heard", is_wanted)
+        answer = await mesh.call(request)
+        await recorder.until(lambda: recorder.records)
+        await recorder.renounce(mesh.etcd)
+    (record,) = recorder.records
+
+    assert answer.code == OK
+    assert [(tensor.name, tensor.data) for tensor in record.inputs] == [
+        ("x", floats(1, 1)), ("id", (6).to_bytes(8, "little"))
+    ]  # fmt: skip
+    assert [(tensor.name, tensor.data) for tensor in record.filled] == [("ages", floats(6, 3))]
 
 
 async def test_metadata_does_not_ask_callers_for_what_features_fill(mesh: RouterMesh, proxy: PuppetProxy) -> None:
