@@ -135,6 +135,7 @@ class Instances:
                 signature_from_proto(told.signature),
                 Padding.parse(told.pad_to) if told.pad_to else None,
                 SequenceBatching.parse(told.sequence_batching) if told.sequence_batching else None,
+                told.batching,
             )
             if number in self.by_id:
                 self.by_id[number].keep(facts)

@@ -1,5 +1,6 @@
 """Which model versions this pod serves: their batchers, what callers are told on their links, the endpoints in etcd."""
 
+import json
 import secrets
 from collections.abc import Callable
 
@@ -13,9 +14,10 @@ from services.chassis.etcd import Registration
 from services.chassis.wire import signature_to_proto
 from services.core import keys
 from services.core.batching_spec import states_and_controls
-from services.core.model_spec import ModelSpec
+from services.core.model_spec import ModelSpec, filled
 from services.core.names import ModelVersion
 from services.core.registry import Endpoint
+from services.core.spec import BadValueError
 from turnout.v1 import link_pb2 as pb
 
 SpecOf = Callable[[str, str], ModelSpec]
@@ -137,7 +139,7 @@ class Serving:
 
     def _policy(self, facts: WorkerFacts) -> BatchPolicy:
         """By the spec, but with no states and controls that the workers were not started for."""
-        spec = self._spec_of(*facts.name)
+        spec = _filled(self._spec_of(*facts.name), facts.batching)
         batching, theirs = spec.batching, facts.sequences
         if states_and_controls(batching.sequence_batching) != states_and_controls(theirs):
             spec = spec.model_copy(update={"batching": batching.with_sequences(theirs)})
@@ -152,6 +154,16 @@ class Serving:
                 "max_batch_rows": max(1, batcher.policy.max_batch_rows),
             }
         )
+
+
+def _filled(spec: ModelSpec, batching: bytes) -> ModelSpec:
+    """What lies beside the artifact holds where the spec is silent, and not at all where both do not fit."""
+    if not batching:
+        return spec
+    try:
+        return filled(spec, {"batching": json.loads(batching)})
+    except BadValueError:
+        return spec
 
 
 def _accepts(batcher: Batcher) -> bool:

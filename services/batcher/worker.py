@@ -84,6 +84,7 @@ class WorkerFacts:
     signature: Signature  # the artifact's
     pad_to: Padding | None = None  # as it was proven to change no answer
     sequences: SequenceBatching | None = None  # with the states and controls that it was started for
+    batching: bytes = b""  # as a configuration beside the artifact has it: JSON, for what the spec leaves open
 
     def runs_like(self, other: "WorkerFacts") -> bool:
         """Whether both run the same batches."""

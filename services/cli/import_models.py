@@ -14,7 +14,7 @@ from services.cli.options import DEFAULT_DATA_DIR, DataDirOption, EtcdOption, Js
 from services.cli.output import print_json, say
 from services.core import keys, tf_serving_config, triton_config
 from services.core.imported import Imported
-from services.core.model_spec import ModelSpec, merged
+from services.core.model_spec import ModelSpec, filled, merged
 from services.core.names import is_model_name, is_version, version_order
 from services.core.route_spec import RouteSpec
 from services.core.spec import BadValueError
@@ -82,9 +82,10 @@ def read(path: Path, repository: str = "") -> list[Imported | Outcome]:
 
 def spec_of(imported: Imported, before: ModelSpec | None, *, replace: bool) -> ModelSpec:
     """What `before` leaves open is as imported; with `replace`, all. Raises BadValueError."""
+    if not replace:
+        return filled(before or ModelSpec(), imported.fields)
     held = before.model_dump(mode="json", exclude_unset=True) if before else {}
-    fields = merged(held, imported.fields) if replace else merged(imported.fields, held)
-    return ModelSpec.parse(json_module.dumps(fields).encode())
+    return ModelSpec.parse(json_module.dumps(merged(held, imported.fields)).encode())
 
 
 def _from_triton(folder: Path, repository: str) -> Imported | Outcome:

@@ -199,6 +199,12 @@ class ModelSpec(Spec):
         return max(1, min(16 * self.batching.max_batch_size, self.batching.max_queue_size))
 
 
+def filled(spec: ModelSpec, fields: Mapping[str, Any]) -> ModelSpec:
+    """`spec` where `fields` say what it leaves open. Raises BadValueError where they do not fit each other."""
+    held = spec.model_dump(mode="json", exclude_unset=True)
+    return ModelSpec.parse(json.dumps(merged(fields, held)).encode())
+
+
 _WHOLE = {"version_policy", "signature"}  # overridden as a whole: one of three, and an order of names
 
 

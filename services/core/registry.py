@@ -75,6 +75,7 @@ class Inventory(Record):
     pool: str = "default"
     models: dict[ModelName, dict[Version, InventoryVersion]] = {}
     specs: dict[ModelName, int] = {}  # revision of models/MODEL that its versions are by, as this pod has come so far
+    notes: dict[ModelName, tuple[str, ...]] = {}  # what of a model's config.pbtxt is not done
     faults: dict[ModelName, str] = {}  # why a model's repository cannot be read now; its versions are the last known
 
 

@@ -3,10 +3,12 @@
 from collections.abc import Iterator
 from typing import Any
 
+from services.core.batching_spec import Batching
 from services.core.spec import BadValueError
 from turnout.triton import model_config_pb2 as pb
 
-_LEAST_QUEUE = 4096  # rows, the default of max_queue_size
+_LEAST_QUEUE = Batching().max_queue_size
+_USUAL_BATCH = Batching().max_batch_size
 _KINDS = {
     pb.SequenceBatching.Control.CONTROL_SEQUENCE_START: "START",
     pb.SequenceBatching.Control.CONTROL_SEQUENCE_READY: "READY",
@@ -16,8 +18,8 @@ _KINDS = {
 
 
 def dynamic_fields(config: pb.ModelConfig) -> dict[str, Any]:
-    """`batching` as max_batch_size and dynamic_batching have it. max_batch_size 0 is Triton's default, and said."""
-    made: dict[str, Any] = {"max_batch_size": config.max_batch_size}
+    """`batching` as max_batch_size and dynamic_batching have it."""
+    made: dict[str, Any] = {"max_batch_size": config.max_batch_size} if config.HasField("max_batch_size") else {}
     if config.max_batch_size > _LEAST_QUEUE:
         made["max_queue_size"] = 4 * config.max_batch_size
     if not config.HasField("dynamic_batching"):
@@ -96,5 +98,5 @@ def _policy(policy: Any, batching: dict[str, Any]) -> dict[str, Any]:
     if policy.default_timeout_microseconds:
         made["default_timeout_microseconds"] = policy.default_timeout_microseconds
     if policy.max_queue_size:
-        made["max_queue_size"] = max(policy.max_queue_size, batching["max_batch_size"])
+        made["max_queue_size"] = max(policy.max_queue_size, batching.get("max_batch_size", _USUAL_BATCH))
     return made

@@ -10,6 +10,7 @@ import structlog
 
 from services.core.model_spec import ModelSpec
 from services.runtime.aside import aside
+from services.runtime.configured import Configured
 from services.runtime.remembered import Remembered
 from services.runtime.remote_repository import RemoteRepository
 from services.runtime.repositories import Repositories
@@ -18,7 +19,6 @@ from services.runtime.source import Artifact, BadRepositoryError, Look, Reposito
 _REMOTE_AT_ONCE = 4  # looks
 _PATIENCE_S = 2.0  # before what was known at the last start has to do
 _SHORTEST_S = 1.0  # between two looks at a remote repository
-_EXPECTED = ("config.pbtxt",)  # beside versions, and no reason to say a word
 
 log = structlog.get_logger()
 
@@ -52,15 +52,18 @@ class Catalogue:
         self._slots = asyncio.Semaphore(_REMOTE_AT_ONCE)
         self._looking: set[str] = set()  # models whose remote repository is being asked
         self._due_s: dict[str, float] = {}  # monotonic, by model, of remote ones
+        self._given: Mapping[str, ModelSpec] = {}  # what was last asked for
         self._specs: dict[str, ModelSpec] = {}  # of remote ones, as last looked at
         self._whole: dict[str, set[str]] = {}  # seen settled once; a later change does not make a version disappear
         self._ignored: dict[str, tuple[str, ...]] = {}
         self.versions: dict[str, dict[str, Sighting]] = {}
         self.faults: dict[str, str] = {}  # by model
+        self.configured = Configured()
 
     async def look(self, specs: Mapping[str, ModelSpec]) -> None:
         """Look at the repositories of these models, off the loop; remote ones may answer later."""
-        for model, found in (await asyncio.to_thread(self._scan_local, dict(specs))).items():
+        self._given = dict(specs)
+        for model, found in (await asyncio.to_thread(self._scan_local, self._given)).items():
             if isinstance(found, RemoteRepository):
                 self._look_afar(model, specs[model], found)
             else:
@@ -123,7 +126,7 @@ class Catalogue:
         if self._specs.get(model) != spec:
             return  # it is another one by now, or the model is gone: the next look is due
         if isinstance(found, Look):
-            await asyncio.to_thread(self._remembered.note_listing, repository, model, found.versions)
+            await asyncio.to_thread(self._remembered.note_listing, repository, model, found)
         else:
             self._recall(model, repository)
         self._take(model, found)
@@ -147,9 +150,10 @@ class Catalogue:
         if model in self.versions or model not in self._specs:
             return False
         now_s = time.monotonic()
+        look = self._remembered.listing(repository, model)
         recalled = {
             version: Sighting(artifact, now_s - self._settle_s, now_s)
-            for version, artifact in self._remembered.listing(repository, model).items()
+            for version, artifact in self.configured.take(model, look, self._given.get(model)).items()
         }
         if recalled:
             self.versions[model] = recalled
@@ -167,9 +171,9 @@ class Catalogue:
             version: before._replace(seen_s=now_s)
             if (before := known.get(version)) and before.artifact == artifact
             else Sighting(artifact, now_s, now_s)
-            for version, artifact in result.versions.items()
+            for version, artifact in self.configured.take(model, result, self._given.get(model)).items()
         }
-        ignored = tuple(name for name in result.ignored if name not in _EXPECTED)
+        ignored = result.ignored
         if ignored and ignored != self._ignored.get(model):
             log.info("not_versions", model=model, names=ignored[:8], expected="a decimal number without leading zeros")
         self._ignored[model] = ignored
@@ -183,6 +187,7 @@ class Catalogue:
     def _forget(self, model: str) -> None:
         for held in (self.versions, self._whole, self.faults, self._ignored, self._due_s, self._specs):
             held.pop(model, None)  # type: ignore[attr-defined]
+        self.configured.forget(model)
 
 
 def _scan(repository: Repository, model: str) -> Look | str:

@@ -30,7 +30,8 @@ def inventory_of(
         if model in models and is_there:
             models[model][version] = held.inventory()
     faults = {model: fault for model, fault in catalogue.faults.items() if model in specs}
-    return Inventory(pool=pool, models=models, specs=dict(revisions), faults=faults)
+    notes = {model: notes for model in specs if (notes := catalogue.configured.notes(model))}
+    return Inventory(pool=pool, models=models, specs=dict(revisions), faults=faults, notes=notes)
 
 
 def _unheld(*, is_coming: bool) -> InventoryVersion:

@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 from services.core.names import is_version
 from services.runtime.source import (
     CHUNK_BYTES,
+    CONFIG,
     MAX_DEPTH,
     Artifact,
     BadRepositoryError,
@@ -126,7 +127,9 @@ class LocalRepository:
             if is_folder and is_version(name)
             if (artifact := _artifact(LocalFolder(folder / name, within))).fingerprint or artifact.fault
         }
-        return Look(versions, tuple(sorted(name for name in names if not (names[name] and is_version(name)))))
+        config = self.read(model, CONFIG) if CONFIG in names else None
+        ignored = sorted(name for name in names if name != CONFIG and not (names[name] and is_version(name)))
+        return Look(versions, tuple(ignored), None if config is None else config.decode(errors="replace"))
 
     def read(self, model: str, name: str) -> bytes | None:
         folder = LocalFolder(self._folder(model), None if self._links_outside else self._root.resolve())

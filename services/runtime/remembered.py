@@ -3,14 +3,13 @@
 import hashlib
 import json
 import threading
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import structlog
 
 from services.runtime.remote_repository import RemoteFolder, RemoteRepository
-from services.runtime.source import Artifact, Stat
+from services.runtime.source import Artifact, Look, Stat
 
 _MOST_DIGESTS = 4096
 
@@ -45,28 +44,30 @@ class Remembered:
                 del self._digests[oldest]
             self._save()
 
-    def listing(self, repository: RemoteRepository, model: str) -> dict[str, Artifact]:
-        """A model's versions as they were last seen."""
+    def listing(self, repository: RemoteRepository, model: str) -> Look:
+        """A model as it was last seen."""
         held = self._listings.get(f"{repository} {model}", {})
-        return {
+        versions = {
             version: Artifact(
                 repository.folder(path),
                 tuple(Stat(*stat) for stat in stats),
                 sums=tuple((name, each) for name, each in sums),
             )
-            for version, (path, stats, sums) in held.items()
+            for version, (path, stats, sums) in held.get("versions", {}).items()
         }
+        return Look(versions, config=held.get("config"))
 
-    def note_listing(self, repository: RemoteRepository, model: str, versions: Mapping[str, Artifact]) -> None:
-        seen = {
+    def note_listing(self, repository: RemoteRepository, model: str, look: Look) -> None:
+        versions = {
             version: [
                 folder.path,
                 [list(stat) for stat in artifact.fingerprint],
                 [list(each) for each in artifact.sums],
             ]
-            for version, artifact in versions.items()
+            for version, artifact in look.versions.items()
             if isinstance(folder := artifact.folder, RemoteFolder) and not artifact.fault
         }
+        seen = {"versions": versions, "config": look.config}
         with self._lock:
             key = f"{repository} {model}"
             if self._listings.get(key) != seen:

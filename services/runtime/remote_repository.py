@@ -1,12 +1,23 @@
 """A model repository behind a network. How a kind of server is asked: object_store, web_store."""
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from services.core.names import is_version
-from services.runtime.source import Artifact, BadRepositoryError, Look, Stat, UnreachableError, checked, is_hidden
+from services.runtime.source import (
+    CONFIG,
+    SUMS,
+    Artifact,
+    BadRepositoryError,
+    Look,
+    Stat,
+    UnreachableError,
+    checked,
+    is_hidden,
+)
 
 LISTING_TIMEOUT_S = 60.0
 MAX_LISTED = 200_000  # files of a model, all versions together
@@ -74,6 +85,7 @@ class RemoteRepository:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._configs: dict[str, tuple[Stat, str]] = {}  # by model, as last read
 
     def __str__(self) -> str:
         return str(self._store)
@@ -87,10 +99,12 @@ class RemoteRepository:
         if len(listing.stats) > MAX_LISTED:
             raise UnreachableError(f"{self._store}/{path} has over {MAX_LISTED} files")
         by_version: dict[str, list[Stat]] = {}
-        ignored = set()
+        ignored, config = set(), None
         for stat in listing.stats:
             version, _, name = stat.name.partition("/")
-            if not (is_version(version) and name):
+            if stat.name == CONFIG:
+                config = self._config(model, stat, listing.sums.get(CONFIG, ""))
+            elif not (is_version(version) and name):
                 ignored.add(version)
             elif not is_hidden(name):
                 by_version.setdefault(version, []).append(stat._replace(name=name))
@@ -98,7 +112,7 @@ class RemoteRepository:
             version: self._artifact(f"{path}/{version}".lstrip("/"), stats, _below(listing.sums, version))
             for version, stats in by_version.items()
         }
-        return Look(versions, tuple(sorted(name for name in ignored if not is_hidden(name))))
+        return Look(versions, tuple(sorted(name for name in ignored if not is_hidden(name))), config)
 
     def read(self, model: str, name: str) -> bytes | None:
         paths = [f"{model}/{name}", name] if self._store.name == model else [f"{model}/{name}"]
@@ -114,6 +128,16 @@ class RemoteRepository:
                 continue
             return content
         return None
+
+    def _config(self, model: str, stat: Stat, expected: str) -> str:
+        """What config.pbtxt says, read again when it looks otherwise."""
+        known = self._configs.get(model)
+        if known is None or known[0] != stat:
+            content = self.read(model, CONFIG) or b""
+            if expected and hashlib.sha256(content).hexdigest() != expected:
+                raise UnreachableError(f"{self._store}/{model}/{CONFIG} does not match {SUMS}")
+            known = self._configs[model] = (stat, content.decode(errors="replace"))
+        return known[1]
 
     def folder(self, path: str) -> RemoteFolder:
         """A version's folder by its path below the root."""

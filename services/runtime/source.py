@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+CONFIG = "config.pbtxt"  # as Triton has it, beside a model's versions
 SUMS = "SHA256SUMS"  # optional, as sha256sum(1) writes it: a version is whole once every file in it matches
 MAX_FILES = 10_000  # of a version
 MAX_DEPTH = 16  # folders in folders
@@ -72,6 +73,7 @@ class Look(NamedTuple):
 
     versions: dict[str, Artifact]
     ignored: tuple[str, ...] = ()  # folders and files beside them that are no versions
+    config: str | None = None  # what a file config.pbtxt beside them says
 
 
 class Repository(Protocol):

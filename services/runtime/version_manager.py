@@ -189,7 +189,7 @@ class VersionManager:
 
     def _reconcile(self) -> None:
         routes, available = self._desired.routes, self._catalogue.available()
-        of_pool = self._desired.of_pool(self._config.pool)
+        of_pool = self._catalogue.configured.filled(self._desired.of_pool(self._config.pool))
         specs = {model: spec for model, spec in of_pool.items() if model in available}  # others are looked at first
         for model, spec in specs.items():
             asked = asked_for(spec, routes.get(model), available.get(model, ()))
@@ -287,6 +287,7 @@ class VersionManager:
 
     def _publish(self) -> None:
         instances = [instance for _, held in sorted(self._held.items()) for instance in held.instances()]
+        self._catalogue.configured.tell(instances)
         self._control.publish(instances, draining=self._is_draining)
         if self._has_looked:
             self._status.publish(self._inventory(), self._desired)
@@ -294,5 +295,5 @@ class VersionManager:
         self._metrics.count(Counter((i.model, i.version, pb.InstanceState.Name(i.state)) for i in instances))
 
     def _inventory(self) -> Inventory:
-        specs = self._desired.of_pool(self._config.pool)
+        specs = self._catalogue.configured.filled(self._desired.of_pool(self._config.pool))
         return inventory_of(self._config.pool, specs, self._looked_at, self._catalogue, self._held)

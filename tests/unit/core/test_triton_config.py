@@ -151,8 +151,9 @@ def test_version_policies_are_the_same(policy: str, expected: dict[str, Any]) ->
     assert read("m", f"version_policy {{ {policy} }}").fields["version_policy"] == expected
 
 
-def test_without_a_batch_size_there_are_no_batches_as_in_triton() -> None:
-    assert read("m", 'backend: "onnxruntime"').fields["batching"] == {"max_batch_size": 0}
+def test_a_batch_size_that_is_not_given_is_found_out_and_none_is_none() -> None:
+    assert read("m", 'backend: "onnxruntime"').fields == {"framework": "onnx"}
+    assert read("m", "max_batch_size: 0").fields == {"batching": {"max_batch_size": 0}}
 
 
 def test_a_large_batch_has_room_in_the_queue() -> None:

@@ -125,6 +125,7 @@ def test_a_file_beside_the_versions_can_be_read(tmp_path: Path) -> None:
     put(tmp_path / "m" / "config.pbtxt", b"max_batch_size: 8")
     repository = LocalRepository(tmp_path, links_outside=False)
 
+    assert repository.scan("m").config == "max_batch_size: 8"
     assert repository.read("m", "config.pbtxt") == b"max_batch_size: 8"
     assert repository.read("m", "other") is None
     assert repository.read("none", "config.pbtxt") is None

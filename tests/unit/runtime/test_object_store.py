@@ -42,7 +42,8 @@ def test_versions_are_what_lies_below_decimal_names(bucket: Bucket) -> None:
         "1": ["data/w.bin", "model.onnx"],
         "10": ["model.onnx"],
     }
-    assert found.ignored == ("007", "config.pbtxt", "latest")
+    assert found.ignored == ("007", "latest")
+    assert found.config == "x"
     assert str(found.versions["1"].folder) == "mem://bucket/models/m/1"
 
 

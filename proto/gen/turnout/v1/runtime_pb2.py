@@ -25,21 +25,21 @@ _sym_db = _symbol_database.Default()
 from turnout.v1 import tensor_pb2 as turnout_dot_v1_dot_tensor__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18turnout/v1/runtime.proto\x12\nturnout.v1\x1a\x17turnout/v1/tensor.proto\"\x0e\n\x0cWatchRequest\"Z\n\x0cRuntimeState\x12\x0f\n\x07runtime\x18\x01 \x01(\t\x12\'\n\tinstances\x18\x02 \x03(\x0b\x32\x14.turnout.v1.Instance\x12\x10\n\x08\x64raining\x18\x03 \x01(\x08\"\x98\x02\n\x08Instance\x12\n\n\x02id\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12\x0e\n\x06\x64igest\x18\x04 \x01(\t\x12(\n\x05state\x18\x05 \x01(\x0e\x32\x19.turnout.v1.InstanceState\x12\x0e\n\x06reason\x18\x06 \x01(\t\x12\x13\n\x0b\x64\x61ta_socket\x18\x07 \x01(\t\x12\r\n\x05slots\x18\x08 \x01(\r\x12(\n\tsignature\x18\t \x01(\x0b\x32\x15.turnout.v1.Signature\x12\x0b\n\x03pid\x18\n \x01(\r\x12\x10\n\x08restarts\x18\x0b \x01(\r\x12\x0e\n\x06pad_to\x18\x0c \x01(\x0c\x12\x19\n\x11sequence_batching\x18\r \x01(\x0c*n\n\rInstanceState\x12\x1e\n\x1aINSTANCE_STATE_UNSPECIFIED\x10\x00\x12\x0b\n\x07LOADING\x10\x01\x12\t\n\x05READY\x10\x02\x12\x0c\n\x08\x44RAINING\x10\x03\x12\x0b\n\x07\x42\x41\x43KOFF\x10\x04\x12\n\n\x06\x46\x41ILED\x10\x05\x32O\n\x0eRuntimeControl\x12=\n\x05Watch\x12\x18.turnout.v1.WatchRequest\x1a\x18.turnout.v1.RuntimeState0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18turnout/v1/runtime.proto\x12\nturnout.v1\x1a\x17turnout/v1/tensor.proto\"\x0e\n\x0cWatchRequest\"Z\n\x0cRuntimeState\x12\x0f\n\x07runtime\x18\x01 \x01(\t\x12\'\n\tinstances\x18\x02 \x03(\x0b\x32\x14.turnout.v1.Instance\x12\x10\n\x08\x64raining\x18\x03 \x01(\x08\"\xaa\x02\n\x08Instance\x12\n\n\x02id\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12\x0e\n\x06\x64igest\x18\x04 \x01(\t\x12(\n\x05state\x18\x05 \x01(\x0e\x32\x19.turnout.v1.InstanceState\x12\x0e\n\x06reason\x18\x06 \x01(\t\x12\x13\n\x0b\x64\x61ta_socket\x18\x07 \x01(\t\x12\r\n\x05slots\x18\x08 \x01(\r\x12(\n\tsignature\x18\t \x01(\x0b\x32\x15.turnout.v1.Signature\x12\x0b\n\x03pid\x18\n \x01(\r\x12\x10\n\x08restarts\x18\x0b \x01(\r\x12\x0e\n\x06pad_to\x18\x0c \x01(\x0c\x12\x19\n\x11sequence_batching\x18\r \x01(\x0c\x12\x10\n\x08\x62\x61tching\x18\x0e \x01(\x0c*n\n\rInstanceState\x12\x1e\n\x1aINSTANCE_STATE_UNSPECIFIED\x10\x00\x12\x0b\n\x07LOADING\x10\x01\x12\t\n\x05READY\x10\x02\x12\x0c\n\x08\x44RAINING\x10\x03\x12\x0b\n\x07\x42\x41\x43KOFF\x10\x04\x12\n\n\x06\x46\x41ILED\x10\x05\x32O\n\x0eRuntimeControl\x12=\n\x05Watch\x12\x18.turnout.v1.WatchRequest\x1a\x18.turnout.v1.RuntimeState0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'turnout.v1.runtime_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_INSTANCESTATE']._serialized_start=456
-  _globals['_INSTANCESTATE']._serialized_end=566
+  _globals['_INSTANCESTATE']._serialized_start=474
+  _globals['_INSTANCESTATE']._serialized_end=584
   _globals['_WATCHREQUEST']._serialized_start=65
   _globals['_WATCHREQUEST']._serialized_end=79
   _globals['_RUNTIMESTATE']._serialized_start=81
   _globals['_RUNTIMESTATE']._serialized_end=171
   _globals['_INSTANCE']._serialized_start=174
-  _globals['_INSTANCE']._serialized_end=454
-  _globals['_RUNTIMECONTROL']._serialized_start=568
-  _globals['_RUNTIMECONTROL']._serialized_end=647
+  _globals['_INSTANCE']._serialized_end=472
+  _globals['_RUNTIMECONTROL']._serialized_start=586
+  _globals['_RUNTIMECONTROL']._serialized_end=665
 # @@protoc_insertion_point(module_scope)

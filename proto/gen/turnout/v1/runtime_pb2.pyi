@@ -38,7 +38,7 @@ class RuntimeState(_message.Message):
     def __init__(self, runtime: _Optional[str] = ..., instances: _Optional[_Iterable[_Union[Instance, _Mapping]]] = ..., draining: _Optional[bool] = ...) -> None: ...
 
 class Instance(_message.Message):
-    __slots__ = ("id", "model", "version", "digest", "state", "reason", "data_socket", "slots", "signature", "pid", "restarts", "pad_to", "sequence_batching")
+    __slots__ = ("id", "model", "version", "digest", "state", "reason", "data_socket", "slots", "signature", "pid", "restarts", "pad_to", "sequence_batching", "batching")
     ID_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -52,6 +52,7 @@ class Instance(_message.Message):
     RESTARTS_FIELD_NUMBER: _ClassVar[int]
     PAD_TO_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_BATCHING_FIELD_NUMBER: _ClassVar[int]
+    BATCHING_FIELD_NUMBER: _ClassVar[int]
     id: str
     model: str
     version: str
@@ -65,4 +66,5 @@ class Instance(_message.Message):
     restarts: int
     pad_to: bytes
     sequence_batching: bytes
-    def __init__(self, id: _Optional[str] = ..., model: _Optional[str] = ..., version: _Optional[str] = ..., digest: _Optional[str] = ..., state: _Optional[_Union[InstanceState, str]] = ..., reason: _Optional[str] = ..., data_socket: _Optional[str] = ..., slots: _Optional[int] = ..., signature: _Optional[_Union[_tensor_pb2.Signature, _Mapping]] = ..., pid: _Optional[int] = ..., restarts: _Optional[int] = ..., pad_to: _Optional[bytes] = ..., sequence_batching: _Optional[bytes] = ...) -> None: ...
+    batching: bytes
+    def __init__(self, id: _Optional[str] = ..., model: _Optional[str] = ..., version: _Optional[str] = ..., digest: _Optional[str] = ..., state: _Optional[_Union[InstanceState, str]] = ..., reason: _Optional[str] = ..., data_socket: _Optional[str] = ..., slots: _Optional[int] = ..., signature: _Optional[_Union[_tensor_pb2.Signature, _Mapping]] = ..., pid: _Optional[int] = ..., restarts: _Optional[int] = ..., pad_to: _Optional[bytes] = ..., sequence_batching: _Optional[bytes] = ..., batching: _Optional[bytes] = ...) -> None: ...
