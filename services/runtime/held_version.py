@@ -115,6 +115,10 @@ class HeldVersion:
         return Progress.PENDING if self._is_pending or self.is_fetching or not self.fault else Progress.FAILED
 
     @property
+    def is_serving(self) -> bool:
+        return self.current is not None and self.current.is_serving
+
+    @property
     def is_over(self) -> bool:
         """Whether nothing more will come of it by itself: it is ready, has failed, or lacks memory."""
         is_stuck = self.current is not None and self.current.is_stuck

@@ -19,12 +19,10 @@ def inventory_of(
 ) -> Inventory:
     """`specs` are the pool's; `revisions` of them that the last whole look at the repository went by."""
     models: dict[str, dict[str, InventoryVersion]] = {}
-    available = catalogue.available()
     for model, spec in specs.items():
+        awaited = coming(spec, model, catalogue)
         sighted = catalogue.versions.get(model, {})
-        coming = spec.version_policy.choose(list(sighted)) if spec.loaded else set()
-        coming -= available.get(model, set())
-        models[model] = {version: _unheld(is_coming=version in coming) for version in sighted}
+        models[model] = {version: _unheld(is_coming=version in awaited) for version in sighted}
     for (model, version), held in held_versions.items():
         is_there = version in models.get(model, {}) or held.current is not None
         if model in models and is_there:
@@ -32,6 +30,12 @@ def inventory_of(
     faults = {model: fault for model, fault in catalogue.faults.items() if model in specs}
     notes = {model: notes for model in specs if (notes := catalogue.configured.notes(model))}
     return Inventory(pool=pool, models=models, specs=dict(revisions), faults=faults, notes=notes)
+
+
+def coming(spec: ModelSpec, model: str, catalogue: Catalogue) -> set[str]:
+    """Versions that the policy will choose once their files are whole."""
+    chosen = spec.version_policy.choose(list(catalogue.versions.get(model, {}))) if spec.loaded else set()
+    return chosen - catalogue.available().get(model, set())
 
 
 def _unheld(*, is_coming: bool) -> InventoryVersion:

@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -23,7 +23,7 @@ from services.runtime.footprints import Footprints
 from services.runtime.generation import Plan
 from services.runtime.held_version import HeldVersion, Means
 from services.runtime.hosting import Hosting
-from services.runtime.inventory import inventory_of
+from services.runtime.inventory import coming, inventory_of
 from services.runtime.job import Job
 from services.runtime.memory import free_bytes
 from services.runtime.metrics import RuntimeMetrics
@@ -111,7 +111,10 @@ class VersionManager:
         if self._has_settled:
             return None
         waiting = [str(held.identity) for held in self._held.values() if held.progress is Progress.PENDING]
-        return f"loading {', '.join(sorted(waiting)[:8])}" if waiting else "looking at the repository"
+        if waiting:
+            return f"loading {', '.join(sorted(waiting)[:8])}"
+        faults = [*self._catalogue.faults.values(), *(held.fault for held in self._held.values() if held.fault)]
+        return f"none of its models is there: {faults[0]}" if faults else "looking at the repository"
 
     async def run(self) -> None:
         """Reconcile for ever; cancelling it kills every worker."""
@@ -200,20 +203,23 @@ class VersionManager:
         for identity, spec in wanted_specs.items():
             self._want(identity, spec)
         self._release(goal)
-        is_settled = all(self._held[identity].is_over for identity in goal)
-        self._has_settled = self._has_settled or (is_settled and len(specs) == len(of_pool))
+        self._has_settled = self._has_settled or (len(specs) == len(of_pool) and self._is_settled(specs, goal))
         if self._footprints.is_unsaved:
             self._spawn(self._footprints.save())
         if self._previous.is_unsaved:
             self._spawn(self._previous.save())
             self._previous.is_unsaved = False
 
+    def _is_settled(self, specs: Mapping[str, ModelSpec], goal: Collection[ModelVersion]) -> bool:
+        """Whether all that can come has come; not while models are expected and none is there."""
+        if not any(spec.loaded for spec in specs.values()):
+            return True
+        held = [self._held[identity] for identity in goal]
+        is_coming = any(coming(spec, model, self._catalogue) for model, spec in specs.items())
+        return not is_coming and all(each.is_over for each in held) and any(each.is_serving for each in held)
+
     def _serving(self, model: str) -> set[str]:
-        return {
-            version
-            for (name, version), held in self._held.items()
-            if name == model and held.current is not None and held.current.is_serving
-        }
+        return {version for (name, version), held in self._held.items() if name == model and held.is_serving}
 
     def _want(self, identity: ModelVersion, spec: ModelSpec) -> None:
         held = self._held.get(identity)

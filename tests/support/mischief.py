@@ -52,3 +52,10 @@ class AbortsOnLoad:
 
     def __reduce__(self) -> tuple:
         return os.abort, ()
+
+
+class LoadsForEver:
+    """Its process sleeps while it is loaded."""
+
+    def __reduce__(self) -> tuple:
+        return time.sleep, (600,)

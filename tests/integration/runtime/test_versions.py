@@ -6,14 +6,17 @@ import json
 import signal
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from services.chassis.etcd import EtcdProcess
 from services.core.registry import InventoryVersion
 from tests.support import mischief
+from tests.support.mesh_probes import is_running
 from tests.support.mischief import Mischief
 from tests.support.runtime_pod import DRAINING, FAILED, READY, Batcher, Pod, output
 from tests.support.service_process import started
+from turnout.v1 import runtime_pb2
 
 SPEC = {"trusted": True}
 _UNKNOWN = InventoryVersion(state="UNKNOWN")
@@ -258,6 +261,69 @@ async def test_sigterm_answers_what_is_in_flight_and_leaves_nothing(pod: Pod) ->
     assert code == 0
     assert not left.entries
     assert not list(pod.run_dir.glob("*.sock"))
+
+
+async def test_sigterm_ends_a_load_and_leaves_nothing(pod: Pod) -> None:
+    pod.save("sum", "1", Mischief())
+    pod.save("slow", "1", mischief.LoadsForEver())
+    await pod.put("models/sum", SPEC)
+    await pod.put("models/slow", SPEC)
+    async with pod.running():
+        await pod.instance("sum", "1")
+        loading = await pod.until("its load", lambda: _with_pid(pod, "slow"))
+        pod.process.signal(signal.SIGTERM)
+        code = await pod.process.exit_code()
+
+    assert code == 0
+    assert not is_running(loading.pid)
+    assert not list(pod.run_dir.glob("*.sock"))
+
+
+def _with_pid(pod: Pod, model: str) -> runtime_pb2.Instance | None:
+    found = pod.find(model, "1")
+    return found if found and found.pid else None
+
+
+async def test_where_models_are_expected_and_none_is_there_it_is_not_ready(pod: Pod, tmp_path: Path) -> None:
+    elsewhere = {**SPEC, "repository": (tmp_path / "disk").as_uri()}
+    await pod.put("models/lost", elsewhere)
+    async with pod.running():
+        found = await pod.inventory(lambda found: "lost" in found.faults)
+        line = await pod.process.logged("state_changed", state="not_ready")
+        status = await _said_of_readiness(pod)
+        pod.save("sum", "1", Mischief())
+        await pod.put("models/sum", SPEC)
+        await pod.process.logged("state_changed", state="ready")
+
+    assert found.models["lost"] == {}
+    assert line["state"] == "not_ready"
+    assert "is not there" in status
+
+
+async def _said_of_readiness(pod: Pod) -> str:
+    """What /ready says once the repository was looked at."""
+    address = await pod.process.address("metrics")
+    async with asyncio.timeout(30), aiohttp.ClientSession() as session:
+        while True:
+            async with session.get(f"http://{address}/ready") as answer:
+                text = await answer.text()
+            if "none of its models" in text:
+                return text
+            await asyncio.sleep(0.05)
+
+
+async def test_the_version_policy_changes_what_is_held(pod: Pod) -> None:
+    for version in "123":
+        pod.save("sum", version, Mischief())
+    bare = {**SPEC, "keep_previous": 0}
+    await pod.put("models/sum", bare)
+    async with pod.running():
+        await pod.until("the newest", lambda: _ready(pod) == {"3"})
+        await pod.put("models/sum", {**bare, "version_policy": {"all": True}})
+        await pod.until("all", lambda: _ready(pod) == {"1", "2", "3"})
+        await pod.put("models/sum", {**bare, "version_policy": {"specific": ["2"]}})
+        await pod.until("one", lambda: {each.version for each in pod.state.instances} == {"2"})
+        assert _ready(pod) == {"2"}
 
 
 async def test_a_runtime_without_etcd_holds_what_it_last_knew(pod: Pod, etcd: EtcdProcess) -> None:
