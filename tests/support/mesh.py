@@ -147,6 +147,10 @@ class Mesh:
         """The end of a process's log."""
         return tail(self._children[name].log, 20_000)
 
+    def sockets(self) -> list[Path]:
+        """Every Unix socket that its processes listen on."""
+        return sorted(self._run.rglob("*.sock"))
+
     # What they say of themselves.
 
     async def record(self, name: str) -> ServiceRecord | None:
