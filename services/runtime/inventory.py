@@ -1,6 +1,6 @@
 """What a pod says of its models: every version of its repository, and how far it is with each."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from services.core.desired_state import UNLOADED
 from services.core.model_spec import ModelSpec
@@ -30,6 +30,14 @@ def inventory_of(
     faults = {model: fault for model, fault in catalogue.faults.items() if model in specs}
     notes = {model: notes for model in specs if (notes := catalogue.configured.notes(model))}
     return Inventory(pool=pool, models=models, specs=dict(revisions), faults=faults, notes=notes)
+
+
+def is_settled(specs: Mapping[str, ModelSpec], wanted: Sequence[HeldVersion], catalogue: Catalogue) -> bool:
+    """Whether all that can come has come; not while models are expected and none is there."""
+    if not any(spec.loaded for spec in specs.values()):
+        return True
+    is_coming = any(coming(spec, model, catalogue) for model, spec in specs.items())
+    return not is_coming and all(each.is_over for each in wanted) and any(each.is_serving for each in wanted)
 
 
 def coming(spec: ModelSpec, model: str, catalogue: Catalogue) -> set[str]:

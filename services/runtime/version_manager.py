@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import structlog
@@ -23,7 +23,7 @@ from services.runtime.footprints import Footprints
 from services.runtime.generation import Plan
 from services.runtime.held_version import HeldVersion, Means
 from services.runtime.hosting import Hosting
-from services.runtime.inventory import coming, inventory_of
+from services.runtime.inventory import inventory_of, is_settled
 from services.runtime.job import Job
 from services.runtime.memory import free_bytes
 from services.runtime.metrics import RuntimeMetrics
@@ -203,20 +203,13 @@ class VersionManager:
         for identity, spec in wanted_specs.items():
             self._want(identity, spec)
         self._release(goal)
-        self._has_settled = self._has_settled or (len(specs) == len(of_pool) and self._is_settled(specs, goal))
+        if not self._has_settled and len(specs) == len(of_pool):
+            self._has_settled = is_settled(specs, [self._held[identity] for identity in goal], self._catalogue)
         if self._footprints.is_unsaved:
             self._spawn(self._footprints.save())
         if self._previous.is_unsaved:
             self._spawn(self._previous.save())
             self._previous.is_unsaved = False
-
-    def _is_settled(self, specs: Mapping[str, ModelSpec], goal: Collection[ModelVersion]) -> bool:
-        """Whether all that can come has come; not while models are expected and none is there."""
-        if not any(spec.loaded for spec in specs.values()):
-            return True
-        held = [self._held[identity] for identity in goal]
-        is_coming = any(coming(spec, model, self._catalogue) for model, spec in specs.items())
-        return not is_coming and all(each.is_over for each in held) and any(each.is_serving for each in held)
 
     def _serving(self, model: str) -> set[str]:
         return {version for (name, version), held in self._held.items() if name == model and held.is_serving}
