@@ -39,6 +39,7 @@ from services.router.sending import (
     retry_after_s,
     send,
     signature_name,
+    turn_to_stable,
 )
 from services.router.table import Table
 from services.router.tracing import TraceKeeper
@@ -170,6 +171,9 @@ class Dispatcher:
             replica = self._replicas.pick(target.model, target.version, besides)
         else:
             replica = sequence.holder(self._replicas, target, flight.step)
+        if replica is None and besides is None and turn_to_stable(flight):
+            target = flight.target
+            replica = self._replicas.pick(target.model, target.version)
         if replica is None:
             raise UnavailableError(f"model {target.model}/{target.version} has no ready replica; try again")
         flight.sent_ns = now = perf_counter_ns()

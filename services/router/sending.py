@@ -2,8 +2,9 @@
 
 from services.chassis.arena import LEAST_BYTES
 from services.chassis.replicas import Replica
-from services.core.errors import UNAVAILABLE, InvalidRequestError, OverloadedError
+from services.core.errors import UNAVAILABLE, InvalidRequestError, OverloadedError, UnavailableError
 from services.core.signature import SIGNATURE_NAME
+from services.router.choice import CANARY
 from services.router.flight import REQUEST_ID, Flight
 from services.router.inference import Inference, Step
 from turnout.v1 import feature_pb2, link_pb2, tensor_pb2
@@ -92,6 +93,29 @@ def refuse_the_hopeless(flight: Flight, now: int) -> None:
             f"{max(0, flight.deadline_ns - now) / 1e6:.0f} ms",
             retry_after_s=wait_ns / 1e9,
         )
+
+
+def turn_to_stable(flight: Flight) -> bool:
+    """Give a canary's request to stable, where the canary's last replica went in this very turn; whether that went.
+
+    Not where features or a sequence are bound to the version, nor where stable takes other inputs.
+    """
+    if flight.arm != CANARY or flight.step is not None or flight.target.features:
+        return False
+    try:
+        version, arm = flight.entry.chooser.stable()
+        target = flight.entry.targets[version]
+        if target.features:
+            return False
+        if flight.template is None:
+            inference = flight.inference
+            rows = target.check(inference.inputs, inference.outputs, signature_name(inference))
+        else:
+            rows = flight.template.plan(target, flight.data).rows
+    except (InvalidRequestError, UnavailableError):
+        return False
+    flight.target, flight.arm, flight.rows = target, arm, rows
+    return True
 
 
 def may_run_again(flight: Flight, reply: link_pb2.Reply) -> bool:
