@@ -70,7 +70,8 @@ class Hosting:
         """Let the workers' group read the copy that `file` lies in. Blocks. Raises OSError."""
         if self.group is None or self.artifacts is None:
             return
-        copy = next((path for path in (file, *file.parents) if path.parent == self.artifacts), None)
+        whole = file.absolute()
+        copy = next((path for path in (whole, *whole.parents) if path.parent == self.artifacts), None)
         if copy is None:
             return
         _share(self.artifacts, self.group)

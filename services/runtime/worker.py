@@ -24,7 +24,7 @@ from services.core.signature import Signature
 from services.core.text_spec import Text
 from services.core.torch_spec import TorchSettings
 from services.runtime import report
-from services.runtime.backends import Backend, BadArtifactError, NotThereError, Options, backend_for
+from services.runtime.backends import CPU_ONLY, Backend, BadArtifactError, NotThereError, Options, backend_for
 from services.runtime.declaration import agreed
 from services.runtime.examples import Examples, of_backend
 from services.runtime.executor import Executor
@@ -68,6 +68,8 @@ def main(job: Job) -> int:
 
 def load(job: Job) -> tuple[Backend, Signature, str]:
     """The backend with its model warm, its signature, and why it does not batch though its artifact says so."""
+    if job.device == "cuda" and job.framework in CPU_ONLY:
+        raise BadArtifactError(f"instances asks for a GPU; {job.framework} models run on the processor")
     began = time.monotonic()
     gc.disable()  # nothing of what is made while loading is garbage: looking for it takes a tenth of the time
     with hidden(*UNUSED.get(job.framework, ())):

@@ -154,6 +154,9 @@ KINDS: dict[str, Kind] = {
 }
 
 
+CPU_ONLY = frozenset({"sklearn", "xgboost", "lightgbm"})
+
+
 def is_installed(framework: str) -> bool:
     return find_spec(KINDS[framework].needs) is not None
 
