@@ -247,7 +247,16 @@ CASES = (
     Case(
         "python", "a norm in numpy, 32 to 1", "packaging", _make_python, _bare_python, _numbers(32), _TRUSTED, _TRUSTED
     ),
-    Case("torch", "two layers, 32 to 64 to 1, exported", "torch", _make_torch, _bare_torch, _numbers(32, "input")),
+    Case(
+        "torch",
+        "two layers, 32 to 64 to 1, exported",
+        "torch",
+        _make_torch,
+        _bare_torch,
+        _numbers(32, "input"),
+        _TRUSTED,
+        _TRUSTED,
+    ),
     Case("tensorflow", "two layers, 32 to 64 to 1", "tensorflow", _make_tensorflow, _bare_tensorflow, _numbers(32)),
     Case(
         "transformers",

@@ -10,6 +10,7 @@ from importlib.machinery import ModuleSpec
 UNUSED = {
     "xgboost": ("sklearn", "pandas", "pyarrow", "narwhals"),
     "lightgbm": ("sklearn", "pandas", "pyarrow", "matplotlib", "dask"),
+    "tensorflow": ("scipy", "pandas", "matplotlib", "sklearn", "rich", "narwhals", "PIL", "pyarrow"),  # by way of Keras
 }
 
 
