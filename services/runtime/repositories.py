@@ -2,6 +2,8 @@
 
 import base64
 import importlib
+import logging
+import os
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -89,6 +91,9 @@ def _client(user: str | None, password: str | None) -> Mapping[str, Any]:
 
 def _filesystem(protocol: str, extra: str, options: Mapping[str, Any]) -> Any:
     """Options of the environment (FSSPEC_S3 and the like) go before ours."""
+    logging.getLogger("gcsfs").setLevel(logging.CRITICAL)  # what it raises is said once, by who looks
+    if protocol == "gs":  # else each bucket's first listing asks over gRPC of which kind it is, for a minute if need be
+        os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
     try:
         fsspec = importlib.import_module("fsspec")
         importlib.import_module(_NEEDS[extra])
