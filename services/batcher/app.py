@@ -112,9 +112,7 @@ class Pod:
             await self._app.registration.flush(_FLUSH_S)
             await asyncio.sleep(_NOTICE_S)
             quiet = asyncio.Event()
-            for batcher in batchers.values():
-                batcher.lobby.quiet = quiet.set
-                batcher.drain()
+            self.serving.drain(quiet.set)
             while not all(batcher.is_idle for batcher in batchers.values()):
                 quiet.clear()
                 await quiet.wait()

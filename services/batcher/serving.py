@@ -57,6 +57,7 @@ class Serving:
         self._clock = clock
         self._call_later = call_later
         self._listed = False  # may stand in endpoints/
+        self._quiet: Callable[[], None] | None = None  # set once the pod drains
         self._facts: dict[tuple[str, str], WorkerFacts] = {}  # of the newest worker that takes or took batches
 
     def batcher(self, facts: WorkerFacts) -> Batcher:
@@ -98,8 +99,15 @@ class Serving:
         listed = serving if self._listed else {}
         self.endpoints.set({name: self._endpoint(batcher) for name, batcher in listed.items()})
 
+    def drain(self, quiet: Callable[[], None]) -> None:
+        """Every batcher refuses what comes from now on, also one that is made later; `quiet` is called as each ends."""
+        self._quiet = quiet
+        for batcher in self.batchers.values():
+            batcher.lobby.quiet = quiet
+            batcher.drain()
+
     def _make(self, facts: WorkerFacts, policy: BatchPolicy) -> Batcher:
-        return batcher_for(
+        batcher = batcher_for(
             facts.name,
             facts.signature,
             policy,
@@ -108,6 +116,10 @@ class Serving:
             clock=self._clock,
             call_later=self._call_later,
         )
+        if self._quiet is not None:
+            batcher.lobby.quiet = self._quiet
+            batcher.drain()
+        return batcher
 
     def _respecify(self) -> None:
         """Every queue goes by what its spec says of what its workers take now; nothing that waits is lost."""
