@@ -4,12 +4,16 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import pytest
 from onnx import TensorProto, helper
 
 from services.core import arrays
 from tests.support.runtime_pod import FAILED, Batcher, Pod, output
 from turnout.v1.tensor_pb2 import Tensor
 
+pytestmark = pytest.mark.timeout(300)
+
+LOADED_S = 120.0  # MLflow takes seconds of processor time to import
 PYFUNC = """
 flavors:
   python_function:
@@ -74,8 +78,9 @@ async def test_a_flavor_has_its_own_backend_and_code_runs_when_trusted(pod: Pod)
     await pod.put("models/who", spec)
     await pod.put("models/double", {})
     async with pod.running():
-        untrusted = await pod.instance("who", "2", FAILED)
-        trusted, mapped = await pod.instance("who", "1"), await pod.instance("double", "1")
+        untrusted = await pod.instance("who", "2", FAILED, LOADED_S)
+        trusted = await pod.instance("who", "1", timeout_s=LOADED_S)
+        mapped = await pod.instance("double", "1")
         async with Batcher(trusted) as batcher:
             reply = await (await batcher.send_array(ages, inputs=inputs))
         async with Batcher(mapped) as batcher:
