@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from loadtest import torch_gpu
 from services.core.declared import DeclaredSignature
 from services.core.signature import TensorSpec
 from services.core.torch_spec import TorchSettings
@@ -449,3 +450,13 @@ def test_a_damaged_file_is_refused_with_what_is_wrong(
 )
 def test_what_cannot_be_done_is_refused(tmp_path: Path, options: dict[str, Any], message: str) -> None:
     assert refusal(saved(tmp_path, Layers()), **options).startswith(message)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_where_there_is_no_gpu_the_measurement_of_one_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["torch_gpu"])
+
+    assert torch_gpu.main() == 1
+    assert capsys.readouterr().err == "no GPU that torch can use: nothing is measured\n"
