@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
 from services.core import arrays
 from tests.support.runtime_pod import FAILED, Batcher, Pod, output
 from turnout.v1.tensor_pb2 import Tensor
 
+pytestmark = pytest.mark.timeout(300)  # workers that import torch on a busy machine
 ROWS = np.random.default_rng(5).normal(size=(6, 4)).astype(np.float32)
 TRACED, EXPORTED, PICKLED = "123"
 
