@@ -16,7 +16,7 @@ from tests.support.traffic import Ask, Traffic
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
 
-PHASE_S, PAIRS = 8.0, 1  # calm, wild, calm, wild, …, calm: what the machine does meanwhile shows in both
+PHASE_S, PAIRS = 20.0, 4  # calm, wild, calm, wild, …, calm: what the machine does meanwhile shows in both
 RATE, MISCHIEF_RATE = 150, 1.0  # calls a second
 MOST = 1.2
 WAYS = (rogue.ABORT, rogue.LOOP, rogue.SHOUT, rogue.CRASH, rogue.LEAK, rogue.FORK, rogue.EXIT, rogue.OPEN_FILES)
