@@ -69,9 +69,11 @@ async def test_one_models_mischief_moves_the_others_p99_by_less_than_a_fifth(mes
 
     traffic.check()
     assert traffic.failed() == []
-    told = f"p99 in ms: calm {_ms(calm_s)}, beside mischief {_ms(wild_s)}"
+    # Each wild phase beside the calm ones around it: what drifts meanwhile cancels out.
+    moved = median(2 * wild / (calm_s[n] + calm_s[n + 1]) for n, wild in enumerate(wild_s))
+    told = f"p99 in ms: calm {_ms(calm_s)}, beside mischief {_ms(wild_s)}; {moved:.2f} times"
     print(told)  # noqa: T201 - the figure of docs/isolation.md
-    assert median(wild_s) < MOST * median(calm_s), told
+    assert moved < MOST, told
 
 
 async def _p99(traffic: Traffic) -> float:
