@@ -22,7 +22,7 @@ def draw(found: Found, folder: Path) -> Path:
     """The file."""
     mpl.use("Agg")
     folder.mkdir(parents=True, exist_ok=True)
-    figure = Figure(figsize=(14.5, 0.9 + 0.62 * len(found)), layout="constrained")
+    figure = Figure(figsize=(14.5, 1.3 + 0.62 * len(found)), layout="constrained")
     panels = figure.subplots(1, 3, sharey=True)
     _overhead(panels[0], found)
     _ready(panels[1], found)
@@ -32,7 +32,15 @@ def draw(found: Found, folder: Path) -> Path:
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
         axes.tick_params(labelsize=8)
-        axes.legend(fontsize=8, frameon=False, loc="best")
+        axes.legend(
+            fontsize=8,
+            frameon=False,
+            loc="upper left",
+            bbox_to_anchor=(0, -0.4 / len(found)),
+            ncols=4,
+            handlelength=1.2,
+            columnspacing=1.2,
+        )
     panels[0].set_yticks(range(len(found)), list(found), fontsize=9)
     panels[0].invert_yaxis()
     path = folder / "runtime.png"
@@ -52,16 +60,16 @@ def _overhead(axes: Axes, found: Found) -> None:
         aims = [call["aim_us"] for call in calls]
         kind = {"label": "aim: 150 µs and 10%"} if not number else {}
         axes.scatter(aims, at, marker="|", s=70, color=_AIM, zorder=3, **kind)
-    axes.set_title("overhead of a call over the bare framework call, µs", fontsize=10, loc="left")
+    axes.set_title("overhead of a call over the bare call, µs", fontsize=10, loc="left")
 
 
 def _ready(axes: Axes, found: Found) -> None:
     left = [0.0] * len(found)
     for number, (label, part) in enumerate(
         (
-            ("Python and what all workers import", start_s),
-            ("the framework and the model", lambda figures: figures["load_s"]),
-            ("proof of batching, warm-up", lambda figures: figures["warm_s"]),
+            ("Python, the worker", start_s),
+            ("framework, model", lambda figures: figures["load_s"]),
+            ("proof, warm-up", lambda figures: figures["warm_s"]),
         )
     ):
         widths = [float(part(figures)) for figures in found.values()]
