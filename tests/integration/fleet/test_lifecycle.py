@@ -19,6 +19,8 @@ from tests.support.mischief import AbortsOnLoad, Mischief
 from tests.support.runtime_pod import TIMEOUT_S, Batcher, Pod, output
 
 SPEC = {"trusted": True}
+GIVEN_UP_S = 3 * TIMEOUT_S  # three starts, one after the other
+pytestmark = pytest.mark.timeout(240)
 
 
 def pickled(value: object) -> bytes:
@@ -99,7 +101,7 @@ async def test_a_load_that_fails_leaves_what_served_serving(
         else:
             pod.save("sum", "1", value)
         with pytest.raises(LoadError, match="its spec of before is back") as failure:
-            await lifecycle.load("sum", LoadRequest({"default_deadline_ms": 2}), TIMEOUT_S)
+            await lifecycle.load("sum", LoadRequest({"default_deadline_ms": 2}), GIVEN_UP_S)
         await pod.inventory(lambda found: expected in found.models["sum"]["1"].reason)
         (row,) = await lifecycle.index()
         after = await pod.instance("sum", "1")
@@ -172,7 +174,7 @@ async def test_a_load_that_somebody_else_overtook_is_not_undone(pod: Pod, lifecy
 
 
 async def test_without_a_pod_only_the_key_is_written(pod: Pod, lifecycle: Lifecycle) -> None:
-    outcome = await lifecycle.load("sum", LoadRequest({"default_deadline_ms": 2}), TIMEOUT_S)
+    outcome = await lifecycle.load("sum", LoadRequest({"default_deadline_ms": 2}), GIVEN_UP_S)
     bare = Lifecycle(pod.client, None)
     with pytest.raises(InvalidRequestError, match="no folder for uploads"):
         await bare.load("sum", LoadRequest({}, {"1/a": b""}), TIMEOUT_S)
