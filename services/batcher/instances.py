@@ -12,6 +12,7 @@ from services.chassis.link import Link, LinkClient
 from services.chassis.wire import signature_from_proto
 from services.core.batching_spec import Padding, SequenceBatching
 from services.core.names import ModelVersion
+from services.core.spec import BadValueError
 from turnout.v1 import link_pb2
 from turnout.v1 import runtime_pb2 as pb
 
@@ -122,25 +123,20 @@ class Instances:
 
     def apply(self, state: pb.RuntimeState) -> None:
         """Dial who is new, let go who is gone or draining."""
-        ready = {instance.id: instance for instance in state.instances if instance.state == pb.READY}
+        ready = {
+            instance.id: facts
+            for instance in state.instances
+            if instance.state == pb.READY and (facts := _facts(instance)) is not None
+        }
         self.expected = sum(instance.state in {pb.LOADING, pb.READY, pb.BACKOFF} for instance in state.instances)
         for number, instance in self.by_id.items():
             instance.is_leaving = instance.is_leaving or number not in ready
-        for number, told in ready.items():
-            facts = WorkerFacts(
-                number,
-                ModelVersion(told.model, told.version),
-                told.digest,
-                max(1, told.slots),
-                signature_from_proto(told.signature),
-                Padding.parse(told.pad_to) if told.pad_to else None,
-                SequenceBatching.parse(told.sequence_batching) if told.sequence_batching else None,
-                told.batching,
-            )
+        sockets = {instance.id: instance.data_socket for instance in state.instances}
+        for number, facts in ready.items():
             if number in self.by_id:
                 self.by_id[number].keep(facts)
             else:
-                self._dial(facts, told.data_socket)
+                self._dial(facts, sockets[number])
         self.relieve()
 
     def relieve(self) -> None:
@@ -182,3 +178,21 @@ class Instances:
         instance.on_idle, instance.on_change = self.sweep, self.relieve
         instance.client.start()
         log.info("instance_dialled", instance=facts.id, model=str(facts.name), slots=facts.slots)
+
+
+def _facts(told: pb.Instance) -> WorkerFacts | None:
+    """What is said of a ready instance; None where that cannot be understood: the others are served all the same."""
+    try:
+        return WorkerFacts(
+            told.id,
+            ModelVersion(told.model, told.version),
+            told.digest,
+            max(1, told.slots),
+            signature_from_proto(told.signature),
+            Padding.parse(told.pad_to) if told.pad_to else None,
+            SequenceBatching.parse(told.sequence_batching) if told.sequence_batching else None,
+            told.batching,
+        )
+    except BadValueError as error:
+        log.warning("instance_not_understood", instance=told.id, model=told.model, reason=str(error))
+        return None

@@ -17,7 +17,6 @@ from services.core.batching_spec import states_and_controls
 from services.core.model_spec import ModelSpec, filled
 from services.core.names import ModelVersion
 from services.core.registry import Endpoint
-from services.core.spec import BadValueError
 from turnout.v1 import link_pb2 as pb
 
 SpecOf = Callable[[str, str], ModelSpec]
@@ -174,7 +173,7 @@ def _filled(spec: ModelSpec, batching: bytes) -> ModelSpec:
         return spec
     try:
         return filled(spec, {"batching": json.loads(batching)})
-    except BadValueError:
+    except (ValueError, RecursionError):
         return spec
 
 

@@ -36,3 +36,12 @@ def test_it_may_change_while_workers_run() -> None:
     serving.changed()
 
     assert (before, bench.batcher.policy.max_batch_rows) == (64, 2)
+
+
+@pytest.mark.parametrize("rubbish", [b"{nope", b"\xff", b"[1]", b"[" * 100_000])
+def test_what_cannot_be_read_is_not_heeded(rubbish: bytes) -> None:
+    bench = Bench(workers=0)
+    bench.facts = replace(bench.facts, batching=rubbish)
+    served_by(lambda _model, _version: ModelSpec(), bench)
+
+    assert bench.batcher.policy.max_batch_rows == 64

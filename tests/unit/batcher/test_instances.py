@@ -143,3 +143,15 @@ async def test_one_that_was_let_go_and_is_ready_again_may_take_batches_when_the_
 
     assert pod.accepting() == ["old"]
     await pod.instances.close()
+
+
+async def test_an_instance_that_cannot_be_understood_keeps_no_other_from_being_dialled() -> None:
+    pod = Pod()
+    odd = [pb.Instance(id="a", pad_to=b"{nope"), pb.Instance(id="b", sequence_batching=b"[]"), pb.Instance(id="c")]
+    for instance in odd:
+        instance.MergeFrom(pb.Instance(model=NAME.model, version=NAME.version, state=pb.READY, data_socket="/nowhere"))
+    pod.instances.apply(pb.RuntimeState(instances=odd))
+    dialled = list(pod.instances.by_id)
+    await pod.instances.close()
+
+    assert dialled == ["c"]
