@@ -34,3 +34,5 @@ def parse(text: str, make: Callable[[], M]) -> tuple[M, tuple[str, ...]]:
         return text_format.Parse(text, make(), allow_unknown_field=True), unknown
     except text_format.ParseError as error:
         raise BadValueError(f"no text of a protobuf message: {' '.join(str(error).split())[:_SHOWN]}") from None
+    except RecursionError:
+        raise BadValueError("no text of a protobuf message: too many messages in each other") from None

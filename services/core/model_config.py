@@ -4,11 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from services.core.errors import InvalidRequestError
+from services.core.triton_config import FRAMEWORKS
 
-_FRAMEWORKS = {
-    "onnxruntime": "onnx", "onnxruntime_onnx": "onnx", "pytorch": "torch", "pytorch_libtorch": "torch",
-    "tensorflow": "tensorflow", "tensorflow_savedmodel": "tensorflow", "python": "python",
-}  # fmt: skip
+_FRAMEWORKS = FRAMEWORKS | {"python": "python"}  # a load's own files: our class Model
 _KINDS = {"KIND_AUTO": "auto", "KIND_CPU": "cpu", "KIND_GPU": "gpu"}
 _SIMPLE_BATCHING = ("preferred_batch_size", "max_queue_delay_microseconds", "preserve_ordering", "priority_levels",
                     "default_priority_level")  # fmt: skip
@@ -75,13 +73,15 @@ def _instances(groups: object) -> dict[str, Any]:
     if not isinstance(groups, list) or not all(isinstance(group, Mapping) for group in groups):
         raise InvalidRequestError("config.instance_group is no list of objects")
     known = [_checked(group, ("name", "count", "kind", "gpus"), "config.instance_group") for group in groups]
-    kinds = {group.get("kind", "KIND_AUTO") for group in known}
+    kinds = {str(group.get("kind", "KIND_AUTO")) for group in known}
     counts = [group.get("count", 1) for group in known]
     if len(kinds) > 1 or not kinds <= _KINDS.keys() or not all(isinstance(count, int) for count in counts):
         raise InvalidRequestError(f"config.instance_group: one kind of {', '.join(_KINDS)}, and a whole count")
     made: dict[str, Any] = {"count": sum(counts)} if sum(counts) else {}
     if kinds:
         made["kind"] = _KINDS[kinds.pop()]
+    if not all(isinstance(group.get("gpus", []), list) for group in known):
+        raise InvalidRequestError("config.instance_group.gpus is no list")
     gpus = [gpu for group in known for gpu in group.get("gpus", [])]
     return made | ({"gpus": gpus} if gpus else {})
 

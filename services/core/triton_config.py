@@ -38,6 +38,16 @@ def read(model: str, text: str) -> Imported:
     """What `text` says of `model`. Raises BadValueError for what cannot be served as it is asked for."""
     config, unknown = parse(text, pb.ModelConfig)
     _refuse(model, config)
+    try:
+        fields = _fields(config)
+    except (ValueError, KeyError) as error:  # of a number that stands for no word, or is too long to be one
+        if isinstance(error, BadValueError):
+            raise
+        raise BadValueError(f"it has a number that means nothing: {error}") from None
+    return Imported(model, fields, (*unknown, *_notes(config), *dynamic_notes(config), *sequence_notes(config)))
+
+
+def _fields(config: pb.ModelConfig) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     if framework := FRAMEWORKS.get(config.backend or config.platform):
         fields["framework"] = framework
@@ -52,7 +62,7 @@ def read(model: str, text: str) -> Imported:
         fields["warm_up"] = {"sizes": sizes}
     if framework == "torch":  # the others tell it themselves
         fields["signature"] = _signature(config)
-    return Imported(model, fields, (*unknown, *_notes(config), *dynamic_notes(config), *sequence_notes(config)))
+    return fields
 
 
 def version_policy(policy: Any) -> dict[str, Any]:

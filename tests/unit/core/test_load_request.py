@@ -37,6 +37,8 @@ def test_a_file_stays_below_its_version(path: str) -> None:
         ({"config": {}}, "config is no text"),
         ({"config": "{"}, "config is no JSON"),
         ({"config": "[]"}, "no JSON object"),
+        ({"config": '{"instance_group": [{"gpus": null}]}'}, "gpus is no list"),
+        ({"config": '{"instance_group": [{"kind": []}]}'}, "one kind of KIND_AUTO"),
         ({"file:1/a": b""}, "needs config too"),
         ({"config": "{}", "file:1/a": "*"}, "neither bytes nor base64"),
         ({"config": "{}", "file:1/a": 1}, "neither bytes nor base64"),

@@ -173,6 +173,11 @@ def test_a_large_batch_has_room_in_the_queue() -> None:
         ("sequence_batching { iterative_sequence: true }", "iterative_sequence"),
         ('sequence_batching { state { input_name: "h" initial_state { data_file: "h0" } } }', "begins with a file"),
         ("max_batch_size: [", "no text of a protobuf message: 1:17"),
+        ("unknown {" * 5000 + "}" * 5000, "too many messages in each other"),
+        ('backend: "pytorch" input { name: "x" data_type: 99 dims: 1 }', "means nothing: Enum DataType has no name"),
+        ('sequence_batching { control_input { name: "c" control { kind: 77 } } }', "means nothing: 77"),
+        ("dynamic_batching { default_queue_policy { timeout_action: 9 } }", "means nothing: Enum TimeoutAction"),
+        (f'parameters {{ key: "intra_op_thread_count" value {{ string_value: "{"9" * 5000}" }} }}', "means nothing"),
     ],
 )
 def test_what_cannot_be_served_is_refused_with_the_reason(text: str, reason: str) -> None:

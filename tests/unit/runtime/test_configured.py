@@ -75,3 +75,9 @@ def test_its_name_is_the_folders(configured: Configured) -> None:
 
     assert configured.take("churn", look, ModelSpec(folder="churn_v2")) == VERSIONS
     assert "its name is 'churn_v2'" in configured.take("other", look, ModelSpec())["1"].fault
+
+
+def test_one_that_would_take_seconds_to_read_is_refused(configured: Configured) -> None:
+    look = Look(VERSIONS, config="max_batch_size: 8 # " + "long" * (32 << 10))
+
+    assert "characters, over 131072" in configured.take("m", look, ModelSpec())["1"].fault
