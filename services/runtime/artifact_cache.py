@@ -78,6 +78,8 @@ class ArtifactCache:
     def _is_whole(self, artifact: Artifact, identity: str) -> bool:
         """Whether there is a copy, as it was made; one that is not is a disk's fault, or a hand's, and removed."""
         copy = self._folder / identity
+        if not copy.is_dir():
+            return False  # and another fetch of the same content may be about to put it there
         try:
             sizes = {stat.name: (copy / stat.name).stat().st_size for stat in artifact.fingerprint}
             is_whole = digest(copy, sizes) == identity
@@ -98,13 +100,20 @@ class ArtifactCache:
         try:
             identity = Fetching(artifact, incoming, self._timeout_s).run()
             if not self._is_whole(artifact, identity):
-                incoming.rename(self._folder / identity)
+                self._put(incoming, artifact, identity)
         finally:
             shutil.rmtree(incoming, ignore_errors=True)
         if artifact.folder.is_remote:
             taken_s = round(time.monotonic() - began_s, 3)
             log.info("artifact_downloaded", artifact=str(artifact.folder), digest=identity, took_s=taken_s)
         return identity
+
+    def _put(self, incoming: Path, artifact: Artifact, identity: str) -> None:
+        try:
+            incoming.rename(self._folder / identity)
+        except OSError:
+            if not self._is_whole(artifact, identity):  # nobody else has just brought the same
+                raise
 
     def _keep_only(self, digests: frozenset[str]) -> None:
         if not self._folder.is_dir():

@@ -196,3 +196,6 @@ def _scan(repository: Repository, model: str) -> Look | str:
         return repository.scan(model)
     except (OSError, BadRepositoryError) as error:
         return str(error)
+    except Exception as error:  # one repository that nobody expected must not end the others' models
+        log.exception("look_crashed", repository=str(repository), model=model)
+        return f"repository {repository} could not be read: {type(error).__name__}"

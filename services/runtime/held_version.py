@@ -194,6 +194,9 @@ class HeldVersion:
             self._fetch_again(f"not whole yet: {error}")
         except OSError as error:
             self._fetch_again(f"cannot be read: {error}")
+        except Exception as error:  # one artifact that nobody expected must not end the others' instances
+            log.exception("fetch_crashed", model=self.identity.model, version=self.identity.version)
+            self._fetch_again(f"cannot be read: {type(error).__name__}")
         else:
             self._fetched = fetched
             self.fault = ""

@@ -152,4 +152,5 @@ def _artifact(folder: LocalFolder) -> Artifact:
     try:
         return Artifact(folder, folder.stats())
     except BadRepositoryError as error:
-        return Artifact(folder, (), str(error))
+        reason = str(error).encode(errors="backslashreplace").decode()  # names may be no UTF-8, and others read it
+        return Artifact(folder, (), reason)

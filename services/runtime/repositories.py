@@ -31,7 +31,10 @@ class Repositories:
         if not url:
             raise BadRepositoryError("no repository: set it in the model's spec or in the runtime's settings")
         if url not in self._known:
-            self._known[url] = self._make(url)
+            try:
+                self._known[url] = self._make(url)
+            except ValueError as error:  # which does not repeat the URL
+                raise BadRepositoryError(f"a repository's URL cannot be read: {error}") from None
         return self._known[url]
 
     def _make(self, url: str) -> Repository:

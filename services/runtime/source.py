@@ -117,6 +117,8 @@ def why_unsafe(name: str) -> str:
         return "does not lead to a file below the version"
     if any(unicodedata.category(letter) == "Cc" for letter in name):
         return "has control characters"
+    if any(unicodedata.category(letter) == "Cs" for letter in name):  # as Python reads bytes that are none
+        return "is not UTF-8"
     if len(name.encode(errors="replace")) > _MAX_NAME_BYTES or len(parts) > MAX_DEPTH:
         return f"is longer than {_MAX_NAME_BYTES} bytes or {MAX_DEPTH} folders deep"
     if any(len(part.encode(errors="replace")) > _MAX_PART_BYTES for part in parts):

@@ -31,7 +31,7 @@ def _checkpoint(version: Path) -> Path | None:
 def _has_checkpoint(folder: Path) -> bool:
     try:
         config = json.loads((folder / "config.json").read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return False
     return isinstance(config, dict) and "model_type" in config and any(folder.glob("*.safetensors"))
 

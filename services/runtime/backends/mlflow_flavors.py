@@ -60,7 +60,7 @@ def _read(mark: Path) -> dict[str, Any]:
         ) from None
     try:
         described = yaml.safe_load(mark.read_text())
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
+    except (ValueError, RecursionError, yaml.YAMLError) as error:  # ValueError: of numbers, dates and text
         problem = " ".join(str(error).split())
         raise BadArtifactError(f"{mark.name}: expected YAML as MLflow writes it, found {problem}") from None
     flavors = described.get("flavors") if isinstance(described, dict) else None

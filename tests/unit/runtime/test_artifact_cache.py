@@ -1,10 +1,11 @@
 """Copies of artifacts."""
 
+import os
 from pathlib import Path
 
 import pytest
 
-from services.runtime.artifact_cache import ArtifactCache
+from services.runtime.artifact_cache import ArtifactCache, Fetched
 from services.runtime.local_repository import LocalRepository
 from services.runtime.source import Artifact, ChangedError
 
@@ -81,3 +82,38 @@ async def test_only_what_is_used_stays(tmp_path: Path) -> None:
 
     assert [folder.name for folder in (tmp_path / "cache").iterdir()] == [second.digest]
     assert first.digest != second.digest
+
+
+async def test_two_fetches_of_the_same_content_both_have_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(tmp_path / "models")
+    seen, cache = artifact(tmp_path), ArtifactCache(tmp_path / "cache")
+    look = cache._is_whole
+    others: list[Fetched] = []
+
+    def whole(artifact: Artifact, identity: str) -> bool:
+        """Another fetch ends between this one's look and what it does next."""
+        found = look(artifact, identity)
+        if not others:
+            others.append(Fetched("", None))
+            others[0] = cache._fetch(artifact, None)
+        return found
+
+    monkeypatch.setattr(cache, "_is_whole", whole)
+    fetched = await cache.fetch(seen, None)
+
+    assert fetched == others[0]
+    assert fetched.found is not None
+    assert copies(tmp_path) == [fetched.digest]
+
+
+def test_a_name_that_is_no_utf_8_is_a_fault_that_can_be_told(tmp_path: Path) -> None:
+    put(tmp_path / "models")
+    folder = bytes(tmp_path / "models" / "m" / "1")
+    Path(os.fsdecode(folder + b"/\xff.txt")).write_text("")
+    named = artifact(tmp_path).fault
+    Path(os.fsdecode(folder + b"/\xff.txt")).unlink()
+    Path(os.fsdecode(folder + b"/\xff.txt")).symlink_to("/etc/hostname")
+    linked = artifact(tmp_path).fault
+
+    assert named == "the name '\\udcff.txt' is not UTF-8"
+    assert linked.encode().startswith(b"\\udcff.txt leads to")

@@ -185,3 +185,14 @@ async def test_a_url_that_nobody_can_read_is_a_fault_of_the_model(tmp_path: Path
     assert pod.catalogue.faults == {
         "m": "repository ftp://host/models: expected a path, file://, s3://, gs://, http:// or https://"
     }
+
+
+async def test_a_look_that_nobody_expected_to_fail_is_a_fault_of_its_model_only(tmp_path: Path) -> None:
+    store = Store("1/model.onnx")
+    pod = Pod(store, tmp_path)
+    await pod.look(m=AFAR)
+    store.find = lambda _path: 1 / 0  # type: ignore[assignment, return-value]
+    kept = await pod.look(m=AFAR, n=HERE)
+
+    assert kept == {"m": {"1"}, "n": set()}
+    assert pod.catalogue.faults == {"m": "repository test://afar could not be read: ZeroDivisionError"}

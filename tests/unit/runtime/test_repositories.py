@@ -29,6 +29,7 @@ def test_what_is_shown_of_a_url_is_no_secret(url: str, shown: str) -> None:
         ("s3:///m", "expected s3://BUCKET/PREFIX"),
         ("https://host/m?token=secret", r"https://host/m: expected http\(s\)://HOST/PATH without a query"),
         ("file://host/m", "is neither a path nor file:///PATH"),
+        ("http://ana:secret@[host/m", "a repository's URL cannot be read: Invalid IPv6 URL"),
     ],
 )
 def test_other_urls_are_refused_without_their_secrets(url: str, expected: str) -> None:

@@ -124,3 +124,11 @@ def test_the_backend_that_is_not_installed_is_named(tmp_path: Path, monkeypatch:
 
     with pytest.raises(BadArtifactError, match=r"^MLmodel needs not_installed_here, which this pod has not installed$"):
         detect(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["flavors: 2001-99-99", "flavors: {a: 0b_}", "flavors: " + "[" * 20_000])
+def test_what_yaml_stumbles_over_is_a_fault_of_the_artifact(tmp_path: Path, text: str) -> None:
+    (tmp_path / "MLmodel").write_text(text)
+
+    with pytest.raises(BadArtifactError, match="MLmodel: expected YAML as MLflow writes it, found "):
+        detect(tmp_path)
