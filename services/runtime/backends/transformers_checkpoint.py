@@ -91,12 +91,15 @@ def sentence_folder(artifact: Path) -> Path | None:
     return next((place for place in places if (place / "modules.json").is_file()), None)
 
 
-def read_json(file: Path) -> Any:
+def read_json(file: Path, kind: type[dict[Any, Any] | list[Any]] = dict) -> Any:
     """Raises BadArtifactError."""
     try:
-        return json.loads(file.read_bytes())
-    except (OSError, ValueError) as error:
+        found = json.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
         raise BadArtifactError(f"{file.name}: expected JSON; {error}") from error
+    if not isinstance(found, kind):
+        raise BadArtifactError(f"{file.name}: expected a {kind.__name__} in JSON, found a {type(found).__name__}")
+    return found
 
 
 def _refuse_code(folder: Path) -> None:

@@ -70,9 +70,11 @@ class Embeddings(Task):
 
     def _read(self, folder: Path, artifact: Path) -> None:
         """modules.json, and what it names."""
-        modules = read_json(folder / "modules.json")
-        for module in modules if isinstance(modules, list) else []:
+        modules = read_json(folder / "modules.json", list)
+        for module in modules:
             kind, place = str(module.get("type", "")).rpartition(".")[2], folder / str(module.get("path", ""))
+            if not place.resolve().is_relative_to(folder.resolve()):
+                raise BadArtifactError(f"modules.json: expected folders beside it, found {module.get('path')!r}")
             match kind:
                 case "Transformer" if place.resolve() == artifact.parent.resolve():
                     pass

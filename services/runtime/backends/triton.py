@@ -75,7 +75,10 @@ class Model:
         try:
             answers = [self._answer(call.result(), outputs) for call in calls]
         except grpc.RpcError as error:
-            raise self._error(error, timeout_s) from None
+            found = self._error(error, timeout_s)
+            if len(calls) > 1 and found.executed is False:
+                found.executed = None  # another part of the batch may have run
+            raise found from None
         finally:
             for call in calls:
                 call.cancel()

@@ -202,6 +202,7 @@ def test_what_cannot_be_served_is_said(root: Path, tmp_path: Path) -> None:
 
     code = json.loads((root / "states" / "config.json").read_text()) | {"auto_map": {"AutoModel": "own.Model"}}
     strange = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.CNN"}]
+    outside = [{"idx": 0, "name": "0", "path": "../other", "type": "sentence_transformers.models.Pooling"}]
     for folder, text, message in (
         (
             changed("config.json", json.dumps(code)),
@@ -209,6 +210,13 @@ def test_what_cannot_be_served_is_said(root: Path, tmp_path: Path) -> None:
             "config.json has auto_map: the checkpoint needs code of its own",
         ),
         (changed("modules.json", json.dumps(strange)), {}, "modules.json: expected Transformer, Pooling"),
+        (
+            changed("modules.json", json.dumps(outside)),
+            {},
+            "modules.json: expected folders beside it, found '../other'",
+        ),
+        (changed("modules.json", "{}"), {}, "modules.json: expected a list in JSON, found a dict"),
+        (changed("config.json", "[]"), {}, "config.json: expected a dict in JSON, found a list"),
         (changed("model.safetensors", "cut"), {}, "config.json: expected a checkpoint for feature-extraction"),
         (
             root / "states",

@@ -112,6 +112,7 @@ async def test_what_the_server_says_and_how_long_it_takes_is_the_callers_to_know
                 odd = await batcher.run((1, 1))
                 server.fault = (grpc.StatusCode.UNAVAILABLE, "the queue is full")
                 full = await batcher.run((1, 1))
+                perhaps = await batcher.run(*[(n, 1) for n in range(5)])
                 server.fault = (grpc.StatusCode.UNAUTHENTICATED, "who are you?")
                 unknown = await batcher.run((1, 1))
                 server.fault = None
@@ -136,6 +137,7 @@ async def test_what_the_server_says_and_how_long_it_takes_is_the_callers_to_know
     assert (odd.code, odd.message, odd.executed) == (INVALID_ARGUMENT, "x[0] is odd", link_pb2.EXECUTED_YES)
     assert (full.code, full.executed) == (UNAVAILABLE, link_pb2.EXECUTED_NO)
     assert full.message == "the server that has this model says: the queue is full"
+    assert (perhaps.code, perhaps.executed) == (UNAVAILABLE, link_pb2.EXECUTED_MAYBE)  # of several parts one may have
     assert (unknown.code, unknown.message) == (
         INTERNAL,
         "the server that has this model says: UNAUTHENTICATED: who are you?",
