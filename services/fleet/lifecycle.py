@@ -184,11 +184,18 @@ def pods_of(entries: dict[str, bytes]) -> Pods:
     for key, value in entries.items():
         if key.startswith(_RUNTIMES):
             pod = key.removeprefix(_RUNTIMES)
-            if ServiceRecord.parse(value).state == "draining":
+            if _is_draining(value):
                 pods.pop(pod, None)
             else:
                 pods.setdefault(pod, None)
     return pods
+
+
+def _is_draining(record: bytes) -> bool:
+    try:
+        return ServiceRecord.parse(record).state == "draining"
+    except BadValueError:  # of another release
+        return False
 
 
 def _unloaded(model: str, before: ModelSpec | None) -> ModelSpec:
