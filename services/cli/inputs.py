@@ -58,10 +58,14 @@ def _fit(name: str, array: NDArray, spec: TensorSpec) -> NDArray:
     try:
         cast = array.astype(dtype)
     except (ValueError, TypeError, OverflowError):
-        raise CliError(f"input {name}: {array.dtype} does not fit {spec.datatype}") from None
+        raise CliError(f"input {name}: {_kind(array)} does not fit {spec.datatype}") from None
     if dtype.kind != "f" and not np.array_equal(cast, array):
         raise CliError(f"input {name}: its values do not fit {spec.datatype}")
     return cast
+
+
+def _kind(array: NDArray) -> str:
+    return "text" if array.dtype.kind in "US" else str(array.dtype)
 
 
 def _read(name: str, path: Path) -> NDArray:

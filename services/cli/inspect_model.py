@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Annotated, Any, NamedTuple
 
 import aiohttp
+import orjson
 import typer
 
 from services.chassis.etcd import EtcdClient
@@ -15,6 +16,7 @@ from services.cli.errors import CliError
 from services.cli.options import DEFAULT_DATA_DIR, DataDirOption, EtcdOption, JsonOption, PrefixOption, Target
 from services.cli.output import print_json, say, show, table
 from services.core import keys
+from services.core.desired_state import model_notes
 from services.core.model_spec import ModelSpec
 from services.core.names import ModelVersion, is_version, version_order
 from services.core.registry import Endpoint, Inventory, InventoryVersion, ServiceRecord
@@ -55,17 +57,24 @@ def inspect(
     if json:
         print_json(found)
         return
-    for name, value in found.items():
-        if name not in {"instances", "spec", "inputs", "outputs"}:
-            say(f"{name:10} {value}")
-    for name in ("inputs", "outputs"):
-        for tensor in found[name]:
-            say(f"{name[:-1]:10} {tensor['name']} {tensor['datatype']} {tensor['shape']}")
-    say(f"{'spec':10} {', '.join(f'{name} {value}' for name, value in found['spec'].items()) or 'all as by default'}")
+    for line in lines(found):
+        say(line)
     columns = ("pod", "instance", "state", "restarts", "memory")
     cells = [(*(row[name] for name in columns[:-1]), _mib(row["memory_bytes"])) for row in found["instances"]]
     if cells:
         show(table("", columns, cells, ("restarts", "memory")))
+
+
+def lines(found: Mapping[str, Any]) -> list[str]:
+    """What is known, but for the instances, for people."""
+    said = [(name, found[name]) for name in ("model", "version", "state", "reason", "framework", "digest")]
+    said.append(("endpoints", ", ".join(found["endpoints"])))
+    for name in ("inputs", "outputs"):
+        said += [(name[:-1], f"{each['name']} {each['datatype']}{list(each['shape'])}") for each in found[name]]
+    spec = [f"{name} {orjson.dumps(value).decode()}" for name, value in found["spec"].items()]
+    said += [("spec", each) for each in spec or ["all as by default"]]
+    said += [("note", note) for note in found["notes"]]
+    return [f"{name:10} {value}" for name, value in said if value]
 
 
 async def _inspect(target: Target, model: str, version: str, router: str) -> dict[str, Any]:
@@ -95,6 +104,7 @@ async def _inspect(target: Target, model: str, version: str, router: str) -> dic
         "spec": known.spec.for_version(version).model_dump(mode="json", exclude_defaults=True, exclude={"versions"}),
         "inputs": [each._asdict() for each in inputs],
         "outputs": [each._asdict() for each in outputs],
+        "notes": model_notes(model, known.inventories.values()),
         "instances": _instances(pods, memory),
     }
 

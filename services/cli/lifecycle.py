@@ -39,6 +39,9 @@ def index(
         return
     cells = [(row.model, row.version or "-", row.state, row.reason, f"{row.pods} of {row.of_pods}") for row in rows]
     show(table("", _COLUMNS, cells, ("pods",)))
+    for model, notes in {row.model: row.notes for row in rows}.items():
+        for note in notes:
+            say(f"note: {model}: {note}")
 
 
 def load(  # noqa: PLR0913 - a parameter for each option
@@ -62,6 +65,8 @@ def load(  # noqa: PLR0913 - a parameter for each option
     json: JsonOption = False,
 ) -> None:
     """Load a model, or load it anew; undone where a pod cannot. Example: turnout models load digits --version 2."""
+    if file and uploads is None:
+        raise CliError("--file needs --uploads: a folder that every pod sees at the same path", code=2)
     request = request_of(model, config, version or (), file or ())
     target = Target(data_dir, etcd, etcd_prefix)
     if json:

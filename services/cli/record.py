@@ -5,7 +5,7 @@ import os
 import secrets
 import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -67,7 +67,7 @@ def record(  # noqa: PLR0913 - a parameter for each option
     except FileExistsError:
         raise CliError(f"{out} is there already: name a new file") from None
     except (OSError, ValueError) as error:
-        raise CliError(f"{out}: {error}" if isinstance(error, OSError) else str(error)) from None
+        raise CliError(f"{out}: {error.strerror or error}" if isinstance(error, OSError) else str(error)) from None
     dropped = f", {recorder.dropped} dropped on the way" if recorder.dropped else ""
     where = f" into {out}" if writer.count else ""
     say(f"recorded {writer.count} requests of {model} from {len(recorder.routers)} router(s){where}{dropped}")
@@ -77,6 +77,7 @@ class Recorder:
     """A LinkHandler: tells each router what is wanted, and writes what comes until there is enough."""
 
     def __init__(self, sampling: recorded_pb2.Sampling, writer: RecordingWriter, most: int, most_bytes: int) -> None:
+        self.model = sampling.model
         self.routers: set[str] = set()
         self.found = asyncio.Event()
         self.done = asyncio.Event()
@@ -125,23 +126,32 @@ async def _record(target: Target, recorder: Recorder, address: str, for_s: float
             raise CliError(str(CannotListenError.explain(address, error))) from None
         try:
             async with _registered(client, instance, server.address):
-                await _wait(recorder, server.address, for_s)
+                await _find(recorder, server.address)
+                await _check_model(client, recorder)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(recorder.done.wait(), for_s or None)
         finally:
             await server.close()
 
 
-async def _wait(recorder: Recorder, address: str, for_s: float) -> None:
-    """Until there is enough. Raises CliError when no router comes."""
+async def _find(recorder: Recorder, address: str) -> None:
+    """Wait for a router, or the end. Raises CliError when none comes."""
     ended = asyncio.ensure_future(recorder.done.wait())
     found = asyncio.ensure_future(recorder.found.wait())
     try:
         await asyncio.wait({ended, found}, timeout=_FOUND_S, return_when=asyncio.FIRST_COMPLETED)
         if not (found.done() or ended.done()):
             raise CliError(f"no router reached {address} within {_FOUND_S:g} s: --listen names where they can")
-        await asyncio.wait({ended}, timeout=for_s or None)
     finally:
         ended.cancel()
         found.cancel()
+
+
+async def _check_model(client: EtcdClient, recorder: Recorder) -> None:
+    """Raise CliError for a model that etcd does not name: nothing would ever be recorded of it."""
+    if await client.get(f"{keys.MODELS}{recorder.model}") is None:
+        names = ", ".join(key.removeprefix(keys.MODELS) for key in (await client.list(keys.MODELS)).entries)
+        raise CliError(f"there is no model {recorder.model}; there are {names or 'none'}")
 
 
 @asynccontextmanager

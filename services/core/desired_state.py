@@ -36,6 +36,7 @@ class IndexRow(NamedTuple):
     reason: str
     pods: int  # where it is READY
     of_pods: int  # that know it
+    notes: tuple[str, ...] = ()  # of its model: see `model_notes`
 
 
 def loaded(before: ModelSpec | None, overrides: Mapping[str, Any]) -> ModelSpec:
@@ -56,8 +57,8 @@ def unloaded(before: ModelSpec) -> ModelSpec:
     return before.model_copy(update={"loaded": False})
 
 
-def judge_load(pods: Pods, model: str, pool: str, revision: int) -> Verdict:
-    """How far the pods of `pool` are with models/MODEL at `revision`."""
+def judge_load(pods: Pods, model: str, pool: str, revision: int, named: Sequence[str] = ()) -> Verdict:
+    """How far the pods of `pool` are with models/MODEL at `revision`; they must know the versions `named`."""
     waits, failed = _unseen(pods, model, pool, revision), []
     ours = _of_pool(pods, pool)
     for pod, inventory in ours.items():
@@ -67,6 +68,8 @@ def judge_load(pods: Pods, model: str, pool: str, revision: int) -> Verdict:
         if not asked:
             found = inventory.faults.get(model) or "its repository holds no version that the version_policy chooses"
             failed.append(f"{pod}: {found}")
+        absent = inventory.faults.get(model) or "not in the repository"
+        failed += [f"{pod}: version {version}: {absent}" for version in named if asked and version not in asked]
         for version, each in sorted(asked.items(), key=_by_version):
             words = f"{pod}: version {version}" + (f": {each.reason}" if each.reason else f" is {each.state.lower()}")
             if has_failed(each):
@@ -102,11 +105,22 @@ def index(models: Iterable[str], inventories: Mapping[str, Inventory]) -> list[I
         for model, versions in inventory.models.items():
             for version, each in versions.items():
                 known.setdefault((model, version), {})[pod] = each
-    rows = [_row(model, version, pods) for (model, version), pods in known.items()]
+    notes = {model: model_notes(model, inventories.values()) for model, _ in known}
+    rows = [_row(model, version, pods)._replace(notes=notes[model]) for (model, version), pods in known.items()]
     for model in set(models) - {row.model for row in rows}:
         faults = [inventory.faults[model] for inventory in inventories.values() if model in inventory.faults]
         rows.append(IndexRow(model, "", "UNAVAILABLE", faults[0] if faults else "no pod knows a version of it", 0, 0))
     return sorted(rows, key=lambda row: (row.model, version_order(row.version or "0")))
+
+
+def model_notes(model: str, inventories: Iterable[Inventory]) -> tuple[str, ...]:
+    """What of a model's config.pbtxt is not done, and why its repository cannot be read now, as any pod says."""
+    said: dict[str, None] = {}
+    for inventory in inventories:
+        said |= dict.fromkeys(inventory.notes.get(model, ()))
+        if fault := inventory.faults.get(model):
+            said[f"the last known versions are shown: {fault}"] = None
+    return tuple(said)
 
 
 def _row(model: str, version: str, pods: Mapping[str, InventoryVersion]) -> IndexRow:

@@ -75,7 +75,9 @@ class Lifecycle:
             overrides["repository"] = await asyncio.to_thread(self._uploads.store, model, request.files)
             overrides["folder"] = None
         written = await self._write(model, lambda before: loaded(before, overrides))
-        judge = partial(judge_load, model=model, pool=written.spec.placement.pool, revision=written.revision)
+        named = (written.spec.version_policy.specific or ()) if "version_policy" in overrides else ()
+        pool = written.spec.placement.pool
+        judge = partial(judge_load, model=model, pool=pool, revision=written.revision, named=named)
         try:
             verdict = await self._judged(judge, timeout_s, show)
         except DeadlineExceededError as error:
@@ -124,7 +126,9 @@ class Lifecycle:
         swap = self._client.swap(f"{keys.MODELS}{model}", written.before, mod_revision=written.revision)
         if not await asyncio.shield(swap):
             return "somebody else has changed its spec meanwhile, which stays"
-        return "its spec of before is back" if written.before is not None else "as it was not before"
+        return (
+            "its spec of before is back" if written.before is not None else "it had no spec before, and has none again"
+        )
 
     async def _judged(self, judge: Judge, timeout_s: float, show: Show) -> Verdict:
         """Wait until pods have come to an end. Raises DeadlineExceededError saying what it waited for."""

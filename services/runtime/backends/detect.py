@@ -164,7 +164,8 @@ def _not_one(folder: Path, found: list[Found], allowed: tuple[str, ...]) -> str:
     old = [entry.name for entry in entries if entry.suffix in _OLD_XGBOOST]
     if old:
         return f"{old[0]}: the old binary format of XGBoost is not loaded; {_SAVE_AGAIN}"
-    expected = [f"*{suffix} ({name})" for name in allowed for suffix in KINDS[name].suffixes]
+    suffixes = {name: [f"*{suffix}" for suffix in KINDS[name].suffixes] for name in allowed}
+    expected = [f"{' '.join(each)} ({name})" for name, each in suffixes.items() if each]
     expected += [f"{kind.described} ({name})" for name in allowed if (kind := KINDS[name].folder)]
     names = ", ".join(f"{entry.name}/" if entry.is_dir() else entry.name for entry in entries[:_LISTED]) or "no file"
     return f"expected one of {', '.join(expected)}; found {names}{' …' if len(entries) > _LISTED else ''}"

@@ -56,7 +56,10 @@ def read(artifact: Path) -> Saved:
     try:
         saved = saved_model_pb2.SavedModel.FromString(artifact.read_bytes())
     except DecodeError as error:
-        raise BadArtifactError(f"{artifact.name}: expected a SavedModel (protobuf), found {error}") from error
+        size = artifact.stat().st_size
+        raise BadArtifactError(
+            f"{artifact.name}: expected a SavedModel (protobuf), found {size} bytes that are cut off or something else"
+        ) from error
     graphs = {tuple(sorted(graph.meta_info_def.tags)): graph for graph in saved.meta_graphs}
     tagged = [tags for tags in graphs if _SERVE in tags]
     tags = (_SERVE,) if (_SERVE,) in graphs else tagged[0] if len(tagged) == 1 else None

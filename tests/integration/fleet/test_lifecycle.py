@@ -115,7 +115,7 @@ async def test_a_load_that_fails_leaves_what_served_serving(
 async def test_a_first_load_that_fails_leaves_nothing(pod: Pod, lifecycle: Lifecycle) -> None:
     pod.save("sum", "1", Mischief())
     async with serving(pod):
-        with pytest.raises(LoadError, match=r"set trusted.*as it was not before"):
+        with pytest.raises(LoadError, match=r"set trusted.*it had no spec before"):
             await lifecycle.load("sum", LoadRequest(), TIMEOUT_S)
         with pytest.raises(LoadError, match="its repository holds no version"):
             await lifecycle.load("nobody", LoadRequest(), TIMEOUT_S)

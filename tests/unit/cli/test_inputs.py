@@ -54,6 +54,11 @@ def test_numbers_become_what_the_model_takes() -> None:
     assert (fitted["x"].dtype.name, fitted["x"].shape) == ("float32", (1, 2))
 
 
+def test_text_for_a_number_is_called_text() -> None:
+    with pytest.raises(CliError, match="input x: text does not fit FP32"):
+        fit(parse_inputs(['x=[["a", "b"]]']), [X])
+
+
 def test_a_single_row_gets_its_row_dimension() -> None:
     assert fit(parse_inputs(["x=[1, 2]"]), [X])["x"].shape == (1, 2)
 

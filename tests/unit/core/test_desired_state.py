@@ -116,6 +116,24 @@ def test_an_unload_is_over_when_no_pod_holds_anything(versions: dict[str, Any], 
     assert judge_unload({"pod": pod(versions, seen=seen)}, "m", "default", 7).is_over is is_over
 
 
+def test_a_version_that_a_load_names_must_be_there() -> None:
+    pods = {"pod": pod({"1": READY, "2": READY})}
+
+    assert judge_load(pods, "m", "default", 7, ["2"]).failed == ()
+    assert judge_load(pods, "m", "default", 7, ["2", "9"]).failed == ("pod: version 9: not in the repository",)
+    assert judge_load({"pod": pod({"1": READY}, fault="is away")}, "m", "default", 7, ["9"]).failed == (
+        "pod: version 9: is away",
+    )
+
+
+def test_the_index_says_what_of_a_model_is_not_done_once() -> None:
+    noted = pod({"1": READY, "2": UNASKED}, fault="no answer").model_copy(update={"notes": {"m": ("no caching",)}})
+
+    rows = index(["m"], {"a": noted, "b": noted})
+
+    assert {row.notes for row in rows} == {("no caching", "the last known versions are shown: no answer")}
+
+
 def test_a_pod_that_has_just_started_is_waited_for() -> None:
     assert judge_load({"pod": None}, "m", "default", 7).waits == ("pod has said nothing yet",)
     assert not judge_unload({"pod": None}, "m", "default", 7).is_over
@@ -125,7 +143,7 @@ def test_the_index_has_the_best_state_of_any_pod_and_says_what_the_others_lack()
     broken = {"state": "UNAVAILABLE", "reason": "corrupt"}
     rows = index(["m", "other"], {"a": pod({"10": READY, "9": UNASKED, "2": broken}), "b": pod({"10": broken})})
 
-    assert [tuple(row) for row in rows] == [
+    assert [row[:-1] for row in rows] == [
         ("m", "2", "UNAVAILABLE", "corrupt", 0, 1),
         ("m", "9", "UNAVAILABLE", "unloaded", 0, 1),
         ("m", "10", "READY", "b: corrupt", 1, 2),
