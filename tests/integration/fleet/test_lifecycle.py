@@ -154,7 +154,7 @@ async def test_files_that_come_with_a_load_are_served_instead_until_another_load
 async def test_a_load_that_takes_too_long_says_what_it_waited_for_and_is_undone(pod: Pod, lifecycle: Lifecycle) -> None:
     pod.save("sum", "1", Mischief())
     async with serving(pod, settle_s="600"):
-        with pytest.raises(DeadlineExceededError, match="version 1: its files are still written to; as it was not"):
+        with pytest.raises(DeadlineExceededError, match="version 1: its files are still written to; it had no spec"):
             await lifecycle.load("sum", LoadRequest(SPEC), 1.5)
 
     assert await spec_of(pod, "sum") is None
