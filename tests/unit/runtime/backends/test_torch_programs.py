@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import struct
 import subprocess
 import sys
@@ -271,6 +272,8 @@ torch._inductor.aoti_compile_and_package(program, package_path=sys.argv[1], indu
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if shutil.which("g++") is None:
+        pytest.skip("g++ is not installed")
     folder = tmp_path_factory.mktemp("compiled")
     settings = {
         "TORCHINDUCTOR_CACHE_DIR": str(folder / "cache"),
