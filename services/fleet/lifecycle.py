@@ -1,12 +1,13 @@
 """Load, unload and index of a fleet's models: a key is written by compare-and-swap, live pods say what came of it."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any, NamedTuple
 
-from services.chassis.etcd import EtcdClient, Mirror
+from services.chassis.etcd import EtcdClient, EtcdError, Mirror
 from services.core import keys
 from services.core.desired_state import IndexRow, Pods, Verdict, index, judge_load, judge_unload, loaded, unloaded
 from services.core.errors import (
@@ -74,6 +75,13 @@ class Lifecycle:
                 raise InvalidRequestError("file:VERSION/PATH is not offered here: no folder for uploads is configured")
             overrides["repository"] = await asyncio.to_thread(self._uploads.store, model, request.files)
             overrides["folder"] = None
+        stored_s = time.time()
+        try:
+            return await self._load(model, overrides, timeout_s, show)
+        finally:
+            await self._tidy(model, stored_s)
+
+    async def _load(self, model: str, overrides: dict[str, Any], timeout_s: float, show: Show) -> Outcome:
         written = await self._write(model, lambda before: loaded(before, overrides))
         named = (written.spec.version_policy.specific or ()) if "version_policy" in overrides else ()
         pool = written.spec.placement.pool
@@ -88,9 +96,16 @@ class Lifecycle:
         if verdict.failed:
             undone = await self._undo(model, written)
             raise LoadError(f"model {model} is not loaded: {verdict.failed[0]}; {undone}")
-        if self._uploads is not None:
-            await asyncio.to_thread(self._uploads.keep_only, model, written.spec.repository)
         return Outcome(written.spec, verdict.pods)
+
+    async def _tidy(self, model: str, stored_s: float) -> None:
+        """Remove uploads up to this load's own that the model's spec, as it is by now, does not name."""
+        if self._uploads is None:
+            return
+        with suppress(EtcdError, BadValueError):  # they go with the next load
+            entry = await self._client.get(f"{keys.MODELS}{model}")
+            url = ModelSpec.parse(entry.value).repository if entry else None
+            await asyncio.to_thread(self._uploads.keep_only, model, url, stored_s)
 
     async def unload(self, model: str, timeout_s: float, show: Show = lambda _: None) -> Outcome:
         """Have every pod let go of a model; the index keeps it. Raises NotFoundError, or DeadlineExceededError."""

@@ -1,6 +1,7 @@
 """Files that come with a load, as a model repository of their own: named by content, whole at once, never changed."""
 
 import hashlib
+import math
 import os
 import shutil
 import tempfile
@@ -26,9 +27,10 @@ class Uploads:
         checked_model_name(model)
         files = {checked_path(path): content for path, content in files.items()}
         folder = self._root / _digest(files)
-        if (folder / model).is_dir():
-            return folder.as_uri()
         try:
+            if (folder / model).is_dir():
+                os.utime(folder / model)
+                return folder.as_uri()
             self._root.mkdir(mode=0o755, parents=True, exist_ok=True)
             incoming = Path(tempfile.mkdtemp(prefix=_INCOMING, dir=self._root))
             try:
@@ -44,12 +46,19 @@ class Uploads:
             raise ServingError(f"the files of model {model} cannot be stored: {error.strerror}") from None
         return folder.as_uri()
 
-    def keep_only(self, model: str, url: str | None) -> None:
-        """Remove every other upload of this model."""
+    def keep_only(self, model: str, url: str | None, until_s: float) -> None:
+        """Remove every other upload of this model, but for those that came after `until_s`: others are loading them."""
         kept = Path(unquote(urlsplit(url).path)) if url else None
         for folder in self._root.glob("*"):
-            if folder != kept and not folder.name.startswith(_INCOMING):
+            if folder != kept and not folder.name.startswith(_INCOMING) and _stored_s(folder / model) <= until_s:
                 shutil.rmtree(folder / model, ignore_errors=True)
+
+
+def _stored_s(upload: Path) -> float:
+    try:
+        return upload.stat().st_mtime
+    except OSError:
+        return math.inf
 
 
 def _write(folder: Path, files: Mapping[str, bytes]) -> None:

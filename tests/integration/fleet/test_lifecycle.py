@@ -139,12 +139,13 @@ async def test_files_that_come_with_a_load_are_served_instead_until_another_load
         before = await spec_of(pod, "sum")
         with pytest.raises(LoadError, match="its spec of before is back"):
             await lifecycle.load("sum", LoadRequest({}, {"2/model.joblib": b"nothing"}), TIMEOUT_S)
-        restored = await spec_of(pod, "sum")
+        restored, left = await spec_of(pod, "sum"), list((tmp_path / "uploads").glob("*/sum"))
         await lifecycle.load("sum", LoadRequest({}, files), TIMEOUT_S)
         async with Batcher(await pod.instance("sum", "3")) as batcher:
             reply = await batcher.run((1, 2))
 
     assert restored == before
+    assert left == []
     assert output(reply, "y").tolist() == [9]
     assert [
         str(path.relative_to(folder)) for folder in (tmp_path / "uploads").iterdir() for path in folder.rglob("*.*")
