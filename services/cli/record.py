@@ -64,6 +64,8 @@ def record(  # noqa: PLR0913 - a parameter for each option
             finally:
                 if not writer.count:
                     out.unlink()
+            if recorder.fault is not None:
+                raise recorder.fault
     except FileExistsError:
         raise CliError(f"{out} is there already: name a new file") from None
     except (OSError, ValueError) as error:
@@ -81,6 +83,7 @@ class Recorder:
         self.routers: set[str] = set()
         self.found = asyncio.Event()
         self.done = asyncio.Event()
+        self.fault: OSError | None = None  # why no more can be written
         self._sampling = sampling
         self._writer = writer
         self._most = most
@@ -98,6 +101,16 @@ class Recorder:
         self.found.set()
 
     def received(self, link: Link, frame: link_pb2.Frame) -> None:
+        try:
+            self._take(link, frame)
+        except OSError as error:  # of the file: it would fail again and again, with each router's next link
+            self.fault = error
+            self.done.set()
+
+    def closed(self, link: Link, reason: str) -> None:
+        pass
+
+    def _take(self, link: Link, frame: link_pb2.Frame) -> None:
         for each in frame.records:
             if self.done.is_set():
                 return
@@ -107,9 +120,6 @@ class Recorder:
                 self.done.set()
         if frame.records:
             self._writer.flush()
-
-    def closed(self, link: Link, reason: str) -> None:
-        pass
 
 
 async def _record(target: Target, recorder: Recorder, address: str, for_s: float) -> None:
