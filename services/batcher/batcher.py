@@ -286,7 +286,7 @@ class Batcher:
         if now_ns >= self._orphaned_ns:
             self._orphaned_ns = FOREVER_NS
             self.lobby.door.closed = self.lobby.door.closed or "has no running process here"
-            reason = f"{self.name} has no running process"
+            reason = f"{self.name} has lost its process and has no other yet"
             if self.workers:  # of another artifact, which may still run something
                 self._tell_all_but_running(reason)
             else:

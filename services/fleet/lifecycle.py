@@ -118,10 +118,12 @@ class Lifecycle:
         """Every version of every model that etcd names or a pod knows."""
         models = (await self._client.list(keys.MODELS)).entries
         inventories = (await self._client.list(_STATUS)).entries
-        return index(
+        rows = index(
             (key.removeprefix(keys.MODELS) for key in models),
             inventories_of({key: entry.value for key, entry in inventories.items()}),
         )
+        refused = {key.removeprefix(keys.MODELS): _refusal(entry.value) for key, entry in models.items()}
+        return [row._replace(notes=(*refused.get(row.model, ()), *row.notes)) for row in rows]
 
     async def _write(self, model: str, change: Callable[[ModelSpec | None], ModelSpec]) -> Written:
         key = f"{keys.MODELS}{model}"
@@ -181,6 +183,15 @@ class Lifecycle:
             await following.aclose()  # type: ignore[attr-defined]
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
+
+
+def _refusal(value: bytes) -> tuple[str, ...]:
+    """What is wrong with a value of models/MODEL; nothing where it is right."""
+    try:
+        ModelSpec.parse(value)
+    except BadValueError as error:
+        return (f"its spec is refused, so the last good one holds: {error}",)
+    return ()
 
 
 def inventories_of(entries: dict[str, bytes]) -> dict[str, Inventory]:

@@ -183,3 +183,11 @@ async def test_without_a_pod_only_the_key_is_written(pod: Pod, lifecycle: Lifecy
     assert outcome.pods == 0
     assert await spec_of(pod, "sum") == {"default_deadline_ms": 2}
     assert await lifecycle.index() == [IndexRow("sum", "", "UNAVAILABLE", "no pod knows a version of it", 0, 0)]
+
+
+async def test_the_index_says_that_a_spec_is_refused(pod: Pod, lifecycle: Lifecycle) -> None:
+    await pod.client.put("models/sum", b'{"no_such": 1}')
+
+    (row,) = await lifecycle.index()
+
+    assert row.notes == ("its spec is refused, so the last good one holds: no_such: unknown field",)
