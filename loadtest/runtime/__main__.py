@@ -38,7 +38,7 @@ def parse() -> argparse.Namespace:
 
 def main() -> int:
     arguments = parse()
-    console = Console(width=None if sys.stdout.isatty() else 140)
+    console = Console(width=None if sys.stdout.isatty() else 160)
     if arguments.draw_only:
         _draw(json.loads(arguments.output.read_text())["frameworks"], arguments.plots, console)
         return 0

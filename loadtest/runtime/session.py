@@ -115,6 +115,7 @@ async def _calls(case: Case, bare: Bare, worker: LoneWorker, caller: Caller, row
     return {
         "rows": rows,
         "bare_us": bare_us,
+        "hot_us": min(median(part["hot_ns"]) for part in theirs) / 1e3,
         "call_us": call_us,
         "call_p99_us": min(quantiles(times, n=100)[-1] for times in ours) / 1e3,
         "backend_us": min(compute) / 1e3,

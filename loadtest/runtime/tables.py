@@ -23,12 +23,12 @@ def show(console: Console, found: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def _calls(found: Mapping[str, Mapping[str, Any]]) -> Table:
-    columns = ("rows", "bare µs", "call µs", "overhead µs", "aim µs", "p99 µs", "bare CPU µs", "CPU µs")
+    columns = ("rows", "hot µs", "bare µs", "call µs", "overhead µs", "aim µs", "in worker µs", "p99 µs", "CPU µs")
     table = _table("A call of a worker over its link, beside the bare framework call (medians)", *columns)
     for name, figures in found.items():
         for number, call in enumerate(figures["calls"]):
             is_last = number + 1 == len(figures["calls"])
-            keys = ("bare_us", "call_us", "overhead_us", "aim_us", "call_p99_us", "bare_cpu_us", "cpu_us")
+            keys = ("hot_us", "bare_us", "call_us", "overhead_us", "aim_us", "backend_us", "call_p99_us", "cpu_us")
             style = "red" if call["overhead_us"] > call["aim_us"] else None
             cells = [f"{call['rows']}", *(f"{call[key]:,.0f}" for key in keys)]
             table.add_row("" if number else name, *cells, style=style, end_section=is_last)
