@@ -19,7 +19,7 @@ from rich.console import Console
 
 from loadtest.runtime.cases import CASES
 from loadtest.runtime.session import QUICK, Plan, measure
-from loadtest.runtime.tables import show
+from loadtest.runtime.tables import page, show
 
 _NAMES = [case.framework for case in CASES]
 
@@ -31,7 +31,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--no-swaps", action="store_true", help="measure no swaps: they need etcd and a whole runtime")
     parser.add_argument("--output", type=Path, default=Path("bench-runtime.json"))
     parser.add_argument("--plots", type=Path, help="folder for the PNG file; default: none is drawn")
-    parser.add_argument("--draw-only", action="store_true", help="draw what --output holds; measure nothing")
+    parser.add_argument(
+        "--draw-only", action="store_true", help="draw what --output holds, and print it for a page; measure nothing"
+    )
     parser.add_argument("--check", action="store_true", help="fail when an overhead is over the aim")
     return parser.parse_args()
 
@@ -40,7 +42,9 @@ def main() -> int:
     arguments = parse()
     console = Console(width=None if sys.stdout.isatty() else 160)
     if arguments.draw_only:
-        _draw(json.loads(arguments.output.read_text())["frameworks"], arguments.plots, console)
+        found = json.loads(arguments.output.read_text())["frameworks"]
+        print(page(found))
+        _draw(found, arguments.plots, console)
         return 0
     plan = QUICK if arguments.quick else Plan()
     if arguments.no_swaps:

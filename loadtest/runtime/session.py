@@ -35,8 +35,8 @@ class Plan:
     """How long and how often."""
 
     rows: tuple[int, ...] = (1, 8, 64)
-    rounds: int = 7
-    round_s: float = 0.3
+    rounds: int = 20
+    round_s: float = 0.12
     swaps: int = 3
 
 

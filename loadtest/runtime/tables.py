@@ -46,6 +46,25 @@ def _workers(found: Mapping[str, Mapping[str, Any]]) -> Table:
     return table
 
 
+def page(found: Mapping[str, Mapping[str, Any]]) -> str:
+    """The same in short, for docs/runtime.md."""
+    lines = [
+        "| framework | rows | bare µs | in worker µs | call µs | overhead µs | ready s | CPU s | swap s | PSS MiB |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for name, figures in found.items():
+        for number, call in enumerate(figures["calls"]):
+            keys = ("bare_us", "backend_us", "call_us", "overhead_us")
+            own = [""] * 4
+            if not number:
+                swap = f"{median(figures['swap_s']):.1f}" if figures.get("swap_s") else "-"
+                own = [f"{figures['ready_s']:.1f}", f"{figures['ready_cpu_s']:.1f}", swap]
+                own.append(f"{figures['pss_bytes'] / _MIB:.0f}")
+            cells = ["" if number else name, f"{call['rows']}", *(f"{call[key]:,.0f}" for key in keys), *own]
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
 def start_s(figures: Mapping[str, Any]) -> float:
     """Seconds of a worker's own start: Python and what every worker imports."""
     return max(0.0, float(figures["ready_s"] - figures["load_s"] - figures["warm_s"]))
