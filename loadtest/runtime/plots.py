@@ -7,6 +7,7 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
 
 from loadtest.runtime.tables import start_s
 
@@ -56,10 +57,12 @@ def _overhead(axes: Axes, found: Found) -> None:
         calls = [next(call for call in figures["calls"] if call["rows"] == rows) for figures in found.values()]
         colour = _COLOURS[number % len(_COLOURS)]
         label = f"{rows} row" + ("s" if rows > 1 else "")
-        axes.barh(at, [max(0.0, call["overhead_us"]) for call in calls], height * 0.9, color=colour, label=label)
+        axes.barh(at, [max(10.0, call["overhead_us"]) for call in calls], height * 0.9, color=colour, label=label)
         aims = [call["aim_us"] for call in calls]
         kind = {"label": "aim: 150 µs and 10%"} if not number else {}
         axes.scatter(aims, at, marker="|", s=70, color=_AIM, zorder=3, **kind)
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
     axes.set_title("overhead of a call over the bare call, µs", fontsize=10, loc="left")
 
 
