@@ -24,6 +24,8 @@ class RuntimeConfig(ServiceConfig):
     settle_s: float = Field(default=1.0, ge=0, le=600)  # a version untouched for this long is a whole one
     load_timeout_s: float = Field(default=120, gt=0)
     loads_at_once: int = Field(default=4, ge=1, le=64)  # more wait; restarts of what was ready do not
+    # Added to the nice value of a worker that loads while callers have another one; not where CAP_SYS_NICE is missing.
+    load_nice: int = Field(default=5, ge=0, le=19)
     memory_bytes: int | None = Field(default=None, ge=1 << 20)  # of all workers; null = what the host or its group has
     # A worker that is let go answers what still comes until its links close, or nothing came for this long.
     quiet_s: float = Field(default=1.0, gt=0, le=60)

@@ -18,6 +18,7 @@ from services.runtime.config import RuntimeConfig
 from services.runtime.environment import environment
 from services.runtime.job import Job
 from services.runtime.nursery import Nursery
+from services.runtime.priority import step_of
 from services.runtime.process import WorkerProcess
 
 log = structlog.get_logger()
@@ -32,6 +33,7 @@ class Hosting:
     user: int | None = None  # None = ours
     group: int | None = None
     inherited: tuple[str, ...] = ()  # names of variables besides the harmless ones
+    step_back: int = 0  # how far a worker that loads may stand behind those that serve
     artifacts: Path | None = None  # copies that workers of another user must be able to read
 
     async def start(self, job: Job, limits: Limits, log: structlog.typing.FilteringBoundLogger) -> WorkerProcess:
@@ -94,7 +96,10 @@ def hosting_of(config: RuntimeConfig) -> Hosting:
             _check_way(Path(path).resolve(), group, "TURNOUT_RUNTIME_WORKER_USER")
     names = tuple(name.strip() for name in config.worker_environment.split(",") if name.strip())
     cgroups = Cgroups.find() if config.worker_cgroups else None
-    return Hosting(Nursery(adopts=True), cgroups, user, group, names, artifacts)
+    step_back = step_of(config.load_nice, same_user=user in (None, os.geteuid()))
+    if step_back < config.load_nice:
+        log.info("loads_stand_back_less", nice=step_back, wanted=config.load_nice)
+    return Hosting(Nursery(adopts=True), cgroups, user, group, names, step_back, artifacts)
 
 
 def _ids(user: str, group: str) -> tuple[int | None, int | None]:

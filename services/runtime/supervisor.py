@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Self
 
@@ -17,6 +17,7 @@ from services.runtime.footprints import Need, size_of
 from services.runtime.hosting import Hosting
 from services.runtime.job import Job
 from services.runtime.metrics import RuntimeMetrics
+from services.runtime.priority import StandingBack, is_spared
 from services.runtime.process import WorkerProcess, describe_exit
 from services.runtime.watchdog import Failure, Watchdog
 from turnout.v1 import runtime_pb2 as pb
@@ -38,7 +39,7 @@ class Bounds:
 class Supervisor:
     """One instance. `instance` is what the control stream says of it; `on_change` is called after each change."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it shares with the other instances of its pod
         self,
         job: Job,
         bounds: Bounds,
@@ -49,6 +50,7 @@ class Supervisor:
         load_timeout_s: float,
         drain_s: float,
         hosting: Hosting | None = None,
+        others: Callable[[], Iterable[pb.Instance]] = tuple,
     ) -> None:
         self.bounds = bounds
         self.instance = pb.Instance(
@@ -69,6 +71,7 @@ class Supervisor:
         self._load_timeout_s = load_timeout_s
         self._drain_s = drain_s
         self._hosting = hosting or Hosting()
+        self._others = others
         self._restarts = Restarts(random.Random())  # noqa: S311 - jitter
         self._waits = Restarts(random.Random())  # noqa: S311 - jitter
         self._stop = asyncio.Event()
@@ -170,6 +173,9 @@ class Supervisor:
             self.instance.pid = 0
             await self._hosting.end(worker)
 
+    def _is_spared(self) -> bool:
+        return is_spared(self.instance, self._others(), is_restart=self._was_ready)
+
     def _need(self) -> Need:
         """Memory that its process will take while it loads."""
         job, limit = self._job, self.bounds.limits.max_memory_bytes
@@ -183,6 +189,8 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         began_s = loop.time()
         report = loop.create_task(worker.report())
+        step_back = self._hosting.step_back
+        standing = StandingBack(worker.pid, step_back, self._is_spared, self._load_timeout_s, began_s)
         try:
             while not (report.done() or stopping.done()):
                 left_s = began_s + self._load_timeout_s - loop.time()
@@ -192,8 +200,10 @@ class Supervisor:
                 await asyncio.wait({report, stopping}, timeout=pause_s, return_when=asyncio.FIRST_COMPLETED)
                 if failure := self._look(watchdog):
                     return failure
+                await standing.look(loop.time())
             if not report.done():
                 return None
+            await standing.end()
             return await self._loaded(worker, report.result(), loop.time() - began_s)
         finally:
             report.cancel()

@@ -266,7 +266,7 @@ class VersionManager:
         supervisor = Supervisor(
             job, Bounds.of(spec), self._wake.set, self._metrics, self._admission,
             load_timeout_s=config.load_timeout_s, drain_s=max(0.5, config.drain_s - _DRAIN_MARGIN_S),
-            hosting=self._hosting,
+            hosting=self._hosting, others=lambda: [i for held in self._held.values() for i in held.instances()],
         )  # fmt: skip
         self._spawn(self._supervise(supervisor))
         return supervisor
