@@ -3,9 +3,9 @@
 import asyncio
 import json
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import structlog
+from services.runtime.kept_json import KeptJson
 
 _MIB = 1 << 20
 _BASE_MIB = {"tensorflow": 700, "transformers": 700, "torch": 450, "mlflow": 300}  # of a framework without a model
@@ -14,8 +14,6 @@ _FACTOR = 2.0  # of an artifact's bytes, once loaded
 _MARGIN = 1.1  # over what was measured
 _GROWN = 1.05  # a smaller change is not worth a write
 _MOST = 4096  # artifacts remembered
-
-log = structlog.get_logger()
 
 
 class Need(NamedTuple):
@@ -27,7 +25,7 @@ class Footprints:
     """Peak bytes by digest. The file is a convenience: a lost one costs a guess."""
 
     def __init__(self, file: Path) -> None:
-        self._file = file
+        self._kept = KeptJson(file, "footprints")
         self._peaks: dict[str, int] = {}
         self.is_unsaved = False
 
@@ -52,26 +50,17 @@ class Footprints:
         return Need(base + int(artifact * _FACTOR), is_guess=True)
 
     async def load(self) -> None:
-        try:
-            held = json.loads(await asyncio.to_thread(self._file.read_text))
-            self._peaks = {str(digest): int(size) for digest, size in held.items()}
-        except FileNotFoundError:
-            return
-        except (OSError, ValueError, TypeError, AttributeError) as error:
-            log.warning("footprints_ignored", path=str(self._file), reason=str(error))
+        held = await asyncio.to_thread(lambda: self._kept.read(_parsed))
+        if held is not None:
+            self._peaks = held
 
     async def save(self) -> None:
         self.is_unsaved = False
-        try:
-            await asyncio.to_thread(self._write, json.dumps(self._peaks))
-        except OSError as error:
-            log.warning("footprints_not_written", path=str(self._file), reason=str(error))
+        await asyncio.to_thread(self._kept.write, json.dumps(self._peaks))
 
-    def _write(self, text: str) -> None:
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        incoming = self._file.with_suffix(".new")
-        incoming.write_text(text)
-        incoming.replace(self._file)
+
+def _parsed(held: Any) -> dict[str, int]:
+    return {str(digest): int(size) for digest, size in held.items()}
 
 
 def size_of(artifact: Path) -> int:

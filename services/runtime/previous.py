@@ -4,20 +4,18 @@ import asyncio
 import json
 from collections.abc import Collection
 from pathlib import Path
-
-import structlog
+from typing import Any
 
 from services.core.names import is_model_name, is_version
+from services.runtime.kept_json import KeptJson
 from services.runtime.wanted import remember
-
-log = structlog.get_logger()
 
 
 class Previous:
     """`versions` holds the latest dropped first. The file is a convenience: a lost one costs a warm version."""
 
     def __init__(self, file: Path) -> None:
-        self._file = file
+        self._kept = KeptJson(file, "previous_versions")
         self._asked: dict[str, set[str]] = {}
         self.versions: dict[str, list[str]] = {}
         self.is_unsaved = False
@@ -32,27 +30,17 @@ class Previous:
             self.is_unsaved = True
 
     async def load(self) -> None:
-        try:
-            text = await asyncio.to_thread(self._file.read_text)
-            held = json.loads(text)
-            self.versions = {
-                model: [version for version in versions if is_version(version)]
-                for model, versions in held.items()
-                if is_model_name(model)
-            }
-        except FileNotFoundError:
-            return
-        except (OSError, ValueError, TypeError, AttributeError) as error:
-            log.warning("previous_versions_ignored", path=str(self._file), reason=str(error))
+        held = await asyncio.to_thread(lambda: self._kept.read(_parsed))
+        if held is not None:
+            self.versions = held
 
     async def save(self) -> None:
-        try:
-            await asyncio.to_thread(self._write, json.dumps(self.versions))
-        except OSError as error:
-            log.warning("previous_versions_not_written", path=str(self._file), reason=str(error))
+        await asyncio.to_thread(self._kept.write, json.dumps(self.versions))
 
-    def _write(self, text: str) -> None:
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        incoming = self._file.with_suffix(".new")
-        incoming.write_text(text)
-        incoming.replace(self._file)
+
+def _parsed(held: Any) -> dict[str, list[str]]:
+    return {
+        model: [version for version in versions if is_version(version)]
+        for model, versions in held.items()
+        if is_model_name(model)
+    }

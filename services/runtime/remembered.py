@@ -6,14 +6,11 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import structlog
-
+from services.runtime.kept_json import KeptJson
 from services.runtime.remote_repository import RemoteFolder, RemoteRepository
 from services.runtime.source import Artifact, Look, Stat
 
 _MOST_DIGESTS = 4096
-
-log = structlog.get_logger()
 
 
 class Remembered:
@@ -23,9 +20,9 @@ class Remembered:
     """
 
     def __init__(self, file: Path) -> None:
-        self._file = file
+        self._kept = KeptJson(file, "remembered_repositories", folder_mode=0o700)
         self._lock = threading.Lock()
-        held = self._load()
+        held = self._kept.read(_parsed) or {}
         self._digests: dict[str, str] = held.get("digests", {})
         self._listings: dict[str, dict[str, Any]] = held.get("listings", {})
 
@@ -74,24 +71,12 @@ class Remembered:
                 self._listings[key] = seen
                 self._save()
 
-    def _load(self) -> dict[str, Any]:
-        try:
-            held = json.loads(self._file.read_text())
-        except FileNotFoundError:
-            return {}
-        except (OSError, ValueError) as error:
-            log.warning("remembered_repositories_ignored", path=str(self._file), reason=str(error))
-            return {}
-        return held if isinstance(held, dict) else {}
-
     def _save(self) -> None:
-        incoming = self._file.with_suffix(".new")
-        try:
-            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            incoming.write_text(json.dumps({"digests": self._digests, "listings": self._listings}))
-            incoming.replace(self._file)
-        except OSError as error:
-            log.warning("remembered_repositories_not_written", path=str(self._file), reason=str(error))
+        self._kept.write(json.dumps({"digests": self._digests, "listings": self._listings}))
+
+
+def _parsed(held: Any) -> dict[str, Any]:
+    return held if isinstance(held, dict) else {}
 
 
 def _look_of(artifact: Artifact) -> str:
