@@ -1,7 +1,8 @@
 """turnout models index, load, unload: the repository of a whole mesh."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -69,11 +70,7 @@ def load(  # noqa: PLR0913 - a parameter for each option
         raise CliError("--file needs --uploads: a folder that every pod sees at the same path", code=2)
     request = request_of(model, config, version or (), file or ())
     target = Target(data_dir, etcd, etcd_prefix)
-    if json:
-        outcome = asyncio.run(_load(target, model, request, uploads, timeout, _quiet))
-    else:
-        with step(f"loading {model}") as progress:
-            outcome = asyncio.run(_load(target, model, request, uploads, timeout, _short(progress)))
+    outcome = _done(f"loading {model}", partial(_load, target, model, request, uploads, timeout), json=json)
     _tell(model, outcome, "READY in", json=json)
 
 
@@ -88,12 +85,16 @@ def unload(
 ) -> None:
     """Have every pod let go of a model; the index keeps it. Example: turnout models unload digits."""
     target = Target(data_dir, etcd, etcd_prefix)
-    if json:
-        outcome = asyncio.run(_unload(target, model, timeout, _quiet))
-    else:
-        with step(f"unloading {model}") as progress:
-            outcome = asyncio.run(_unload(target, model, timeout, _short(progress)))
+    outcome = _done(f"unloading {model}", partial(_unload, target, model, timeout), json=json)
     _tell(model, outcome, "let go by", json=json)
+
+
+def _done(title: str, act: Callable[[Show], Coroutine[Any, Any, Outcome]], *, json: bool) -> Outcome:
+    """What comes of `act`, which is watched unless nothing but the outcome is to be printed."""
+    if json:
+        return asyncio.run(act(_quiet))
+    with step(title) as progress:
+        return asyncio.run(act(_short(progress)))
 
 
 def request_of(model: str, config: str, versions: Sequence[str], files: Sequence[str]) -> LoadRequest:

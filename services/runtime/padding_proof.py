@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 from services.core.batching_spec import Padding
 from services.core.padding import check_padding
 from services.core.signature import Signature
+from services.runtime.backends import Run
 from services.runtime.synthetic import number, synthetic_inputs, told
-from services.runtime.warm_up import Run, alike
+from services.runtime.warm_up import alike
 
 _USUAL_LENGTH = 4  # that is filled up to where `pad_to` names none
 

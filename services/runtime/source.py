@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-CONFIG = "config.pbtxt"  # as Triton has it, beside a model's versions
+from services.core import triton_config
+
+CONFIG = triton_config.FILE  # beside a model's versions
 SUMS = "SHA256SUMS"  # optional, as sha256sum(1) writes it: a version is whole once every file in it matches
 MAX_FILES = 10_000  # of a version
 MAX_DEPTH = 16  # folders in folders

@@ -144,8 +144,9 @@ class Supervisor:
         """One process from start to end; None when it ended because it was told to."""
         if self._job.fault:
             return Failure("place", self._job.fault, is_final=True)
-        with contextlib.suppress(OSError):  # the load will say what is wrong with it
-            self._artifact_bytes = await asyncio.to_thread(size_of, self._job.file)
+        if not self._artifact_bytes:  # a copy never changes
+            with contextlib.suppress(OSError):  # the load will say what is wrong with it
+                self._artifact_bytes = await asyncio.to_thread(size_of, self._job.file)
         stopping = asyncio.get_running_loop().create_task(self._stop.wait())
         ticket = self._ticket = self._admission.ask(self._need(), self._wait_for, is_restart=self._was_ready)
         either: set[asyncio.Future] = {ticket.granted, stopping}

@@ -1,7 +1,7 @@
 """A model runs on synthetic rows before it is said to be ready, and batches only once that is known to be harmless."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 
 from services.core.batching_spec import Padding
 from services.core.signature import Signature
-from services.runtime.backends import Arrays
+from services.runtime.backends import Arrays, Run
 from services.runtime.examples import repeated, row_bytes, two_rows
 from services.runtime.faults import describe
 from services.runtime.synthetic import synthetic, synthetic_inputs
 
-Run = Callable[[Mapping[str, NDArray]], dict[str, NDArray]]
 _RELATIVE, _ABSOLUTE = 1e-4, 1e-6
 _MAX_WARM_UP_BYTES = 256 << 20  # of one input at the largest batch size
 # What free dimensions are tried as: not as many as there are rows, so that no two are taken for each other; the last
@@ -83,7 +82,7 @@ def _run_each(run: Run, examples: Sequence[Arrays], most_rows: int | None, until
 
 
 def _repeated(example: Arrays, rows: int) -> dict[str, NDArray]:
-    return repeated(example, max(1, min(rows, _MAX_WARM_UP_BYTES // max(1, row_bytes(example)))))
+    return repeated(example, _bounded(rows, row_bytes(example)))
 
 
 def _made_up(checked: Checked, rows: int, padding: Padding | None, *, is_first: bool) -> dict[str, NDArray]:
@@ -91,7 +90,8 @@ def _made_up(checked: Checked, rows: int, padding: Padding | None, *, is_first: 
     if not signature.batches:
         return synthetic_inputs(signature, None, 0, free, padding)
     longest = padding.sizes[-1] if padding is not None and padding.sizes and not is_first else free
-    return synthetic_inputs(signature, _bounded(signature, rows, longest), 0, longest, padding)
+    each = max((synthetic(spec, 1, 0, longest).nbytes for spec in signature.inputs), default=1)
+    return synthetic_inputs(signature, _bounded(rows, each), 0, longest, padding)
 
 
 def _rows_of(signature: Signature, inputs: Mapping[str, NDArray]) -> int:
@@ -130,9 +130,9 @@ def _raised(on: str, error: Exception) -> str:
     return f"it raised on {on}: {type(error).__name__}: {error}"[:300]
 
 
-def _bounded(signature: Signature, largest: int, free: int) -> int:
-    row_bytes = max((synthetic(spec, 1, 0, free).nbytes for spec in signature.inputs), default=1)
-    return max(1, min(largest, _MAX_WARM_UP_BYTES // max(1, row_bytes)))
+def _bounded(rows: int, each: int) -> int:
+    """As many rows of `each` bytes as a warm-up may take memory for, at least one."""
+    return max(1, min(rows, _MAX_WARM_UP_BYTES // max(1, each)))
 
 
 def _difference(run: Run, signature: Signature, alone: tuple[Arrays, Arrays]) -> str:

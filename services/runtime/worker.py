@@ -24,7 +24,7 @@ from services.core.signature import Signature
 from services.core.text_spec import Text
 from services.core.torch_spec import TorchSettings
 from services.runtime import report
-from services.runtime.backends import CPU_ONLY, Backend, BadArtifactError, NotThereError, Options, backend_for
+from services.runtime.backends import CPU_ONLY, Backend, BadArtifactError, NotThereError, Options, Run, backend_for
 from services.runtime.declaration import agreed
 from services.runtime.examples import Examples, of_backend
 from services.runtime.executor import Executor
@@ -36,7 +36,7 @@ from services.runtime.recorded import of_file
 from services.runtime.running import named_run
 from services.runtime.sequence_state import fitted
 from services.runtime.stamp import Stamp
-from services.runtime.warm_up import Checked, Run, checked, warm_up
+from services.runtime.warm_up import Checked, checked, warm_up
 from turnout.v1 import link_pb2 as pb
 from turnout.v1 import runtime_pb2
 

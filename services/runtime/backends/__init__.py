@@ -18,7 +18,6 @@ from services.core.torch_spec import TorchSettings
 from services.runtime.backends.folders import CHECKPOINT, MLFLOW, REMOTE, SAVED_MODEL, Folder
 
 Arrays = Mapping[str, NDArray]
-_AS_IT_SAYS = Text()
 Device = Literal["cpu", "cuda", "auto"]
 Run = Callable[[Arrays], dict[str, NDArray]]
 
@@ -57,7 +56,7 @@ class Options:
     device: Device = "cpu"
     signature_name: str = ""  # of the artifact's signatures, the one that answers where a request names none
     max_execution_ms: int = 30_000  # what runs longer is ended, with its process
-    text: Text = _AS_IT_SAYS  # what a model of text is to do
+    text: Text = field(default_factory=Text)  # what a model of text is to do
     onnx: OnnxSettings = field(default_factory=OnnxSettings)
     cache: Path | None = None  # a folder for what loads this artifact faster the next time; it may not be there
     torch: TorchSettings = field(default_factory=TorchSettings)
