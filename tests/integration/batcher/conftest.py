@@ -8,12 +8,6 @@ from tests.support.puppet_pod import PuppetPod
 
 
 @pytest.fixture
-async def etcd(tmp_path: Path) -> AsyncIterator[EtcdProcess]:
-    async with EtcdProcess(tmp_path / "etcd", fsync=False) as process:
-        yield process
-
-
-@pytest.fixture
 async def pod(tmp_path: Path, etcd: EtcdProcess) -> AsyncIterator[PuppetPod]:
     pod = PuppetPod(tmp_path, etcd)
     try:

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -11,12 +10,6 @@ from services.chassis.etcd import EtcdClient, EtcdProcess
 from services.cli.app import run
 from services.core.model_spec import ModelSpec
 from services.core.route_spec import RouteSpec
-
-
-@pytest.fixture
-async def etcd(tmp_path: Path) -> AsyncIterator[EtcdProcess]:
-    async with EtcdProcess(tmp_path / "etcd", fsync=False) as process:
-        yield process
 
 
 async def value(etcd: EtcdProcess, key: str) -> bytes | None:

@@ -13,12 +13,6 @@ from tests.support.runtime_pod import Pod
 
 
 @pytest.fixture
-async def etcd(tmp_path: Path) -> AsyncIterator[EtcdProcess]:
-    async with EtcdProcess(tmp_path / "etcd", fsync=False) as process:
-        yield process
-
-
-@pytest.fixture
 async def pod(tmp_path: Path, etcd: EtcdProcess) -> AsyncIterator[Pod]:
     pod = Pod(tmp_path, etcd)
     try:

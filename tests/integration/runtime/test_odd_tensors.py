@@ -10,26 +10,11 @@ from onnx import TensorProto, helper
 
 from services.core import arrays
 from tests.support.lone_worker import lone_worker
+from tests.support.onnx_types import TYPES
 from turnout.v1.link_pb2 import Reply
 from turnout.v1.tensor_pb2 import Tensor
 
 FLOAT = TensorProto.FLOAT
-TYPES = {
-    "BOOL": TensorProto.BOOL,
-    "UINT8": TensorProto.UINT8,
-    "UINT16": TensorProto.UINT16,
-    "UINT32": TensorProto.UINT32,
-    "UINT64": TensorProto.UINT64,
-    "INT8": TensorProto.INT8,
-    "INT16": TensorProto.INT16,
-    "INT32": TensorProto.INT32,
-    "INT64": TensorProto.INT64,
-    "FP16": TensorProto.FLOAT16,
-    "FP32": FLOAT,
-    "FP64": TensorProto.DOUBLE,
-    "BF16": TensorProto.BFLOAT16,
-    "BYTES": TensorProto.STRING,
-}
 Value = tuple[str, int, Sequence[int | str]]
 
 

@@ -11,24 +11,9 @@ from onnx import TensorProto, helper, numpy_helper
 from services.core.signature import Signature, TensorSpec
 from services.runtime.backends import BadArtifactError, Options
 from services.runtime.backends.onnx import Model
+from tests.support.onnx_types import TYPES
 
 FLOAT, INT64, BF16 = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BFLOAT16
-TYPES = {
-    "BOOL": TensorProto.BOOL,
-    "UINT8": TensorProto.UINT8,
-    "UINT16": TensorProto.UINT16,
-    "UINT32": TensorProto.UINT32,
-    "UINT64": TensorProto.UINT64,
-    "INT8": TensorProto.INT8,
-    "INT16": TensorProto.INT16,
-    "INT32": TensorProto.INT32,
-    "INT64": INT64,
-    "FP16": TensorProto.FLOAT16,
-    "FP32": FLOAT,
-    "FP64": TensorProto.DOUBLE,
-    "BF16": BF16,
-    "BYTES": TensorProto.STRING,
-}
 Value = tuple[str, int, Sequence[int | str] | None]
 
 
