@@ -6,7 +6,7 @@ from google.protobuf.message import Message
 from inference import grpc_service_pb2 as pb
 
 # Message -> field -> number, as the protocol and Triton's own file have them.
-FIELDS = {
+FIELDS: dict[str, dict[str, int]] = {
     "ServerLiveRequest": {},
     "ServerLiveResponse": {"live": 1},
     "ServerReadyRequest": {},
@@ -50,6 +50,59 @@ FIELDS = {
     },
     "ModelInferResponse.InferOutputTensor": {"name": 1, "datatype": 2, "shape": 3, "parameters": 4, "contents": 5},
 }
+# Triton's extensions: message: names in the order of their numbers, from 1 on.
+EXTENSIONS = """
+ModelStreamInferResponse: error_message infer_response
+ModelConfigRequest: name version
+ModelConfigResponse: config
+ModelStatisticsRequest: name version
+ModelStatisticsResponse: model_stats
+StatisticDuration: count ns
+InferStatistics: success fail queue compute_input compute_infer compute_output cache_hit cache_miss
+InferResponseStatistics: compute_infer compute_output success fail empty_response cancel
+InferBatchStatistics: batch_size compute_input compute_infer compute_output
+MemoryUsage: type id byte_size
+ModelStatistics: name version last_inference inference_count execution_count inference_stats batch_stats \
+memory_usage response_stats
+ModelRepositoryParameter: bool_param int64_param string_param bytes_param
+RepositoryIndexRequest: repository_name ready
+RepositoryIndexResponse: models
+RepositoryIndexResponse.ModelIndex: name version state reason
+RepositoryModelLoadRequest: repository_name model_name parameters
+RepositoryModelLoadResponse:
+RepositoryModelUnloadRequest: repository_name model_name parameters
+RepositoryModelUnloadResponse:
+SystemSharedMemoryStatusRequest: name
+SystemSharedMemoryStatusResponse: regions
+SystemSharedMemoryStatusResponse.RegionStatus: name key offset byte_size
+SystemSharedMemoryRegisterRequest: name key offset byte_size
+SystemSharedMemoryRegisterResponse:
+SystemSharedMemoryUnregisterRequest: name
+SystemSharedMemoryUnregisterResponse:
+CudaSharedMemoryStatusRequest: name
+CudaSharedMemoryStatusResponse: regions
+CudaSharedMemoryStatusResponse.RegionStatus: name device_id byte_size
+CudaSharedMemoryRegisterRequest: name raw_handle device_id byte_size
+CudaSharedMemoryRegisterResponse:
+CudaSharedMemoryUnregisterRequest: name
+CudaSharedMemoryUnregisterResponse:
+TraceSettingRequest: settings model_name
+TraceSettingRequest.SettingValue: value
+TraceSettingResponse: settings
+TraceSettingResponse.SettingValue: value
+LogSettingsRequest: settings
+LogSettingsRequest.SettingValue: bool_param uint32_param string_param
+LogSettingsResponse: settings
+LogSettingsResponse.SettingValue: bool_param uint32_param string_param
+"""
+for _line in EXTENSIONS.strip().splitlines():
+    _message, _, _names = _line.partition(":")
+    FIELDS[_message] = {name: number for number, name in enumerate(_names.split(), 1)}
+METHODS = {
+    *("ModelStreamInfer", "ModelConfig", "ModelStatistics", "TraceSetting", "LogSettings"),
+    *("RepositoryIndex", "RepositoryModelLoad", "RepositoryModelUnload"),
+    *(f"{kind}SharedMemory{what}" for kind in ("System", "Cuda") for what in ("Status", "Register", "Unregister")),
+}
 CORE_METHODS = {"ServerLive", "ServerReady", "ModelReady", "ServerMetadata", "ModelMetadata", "ModelInfer"}
 REQUEST = "0a016d 1a0131 2a0d 0a0178 120446503332 1a020102 3a08 0000803f00000040"
 RESPONSE = "0a016d 120131 1a0131 2a0d 0a0179 1205494e543634 1a0101 3208 ffffffffffffffff"
@@ -82,13 +135,12 @@ def test_the_service_has_the_protocols_methods_and_path() -> None:
     service = pb.DESCRIPTOR.services_by_name["GRPCInferenceService"]
 
     assert service.full_name == "inference.GRPCInferenceService"
-    assert {method.name for method in service.methods} >= CORE_METHODS
+    assert {method.name for method in service.methods} == CORE_METHODS | METHODS
     for method in service.methods:
-        if method.name in CORE_METHODS:
-            assert not method.client_streaming
-            assert not method.server_streaming
-            assert method.input_type.name == f"{method.name}Request"
-            assert method.output_type.name == f"{method.name}Response"
+        streams = method.name == "ModelStreamInfer"
+        assert (method.client_streaming, method.server_streaming) == (streams, streams)
+        assert method.input_type.name == ("ModelInferRequest" if streams else f"{method.name}Request")
+        assert method.output_type.name == f"{method.name}Response"
 
 
 @pytest.mark.parametrize(
