@@ -13,6 +13,7 @@ from services.core.errors import ServingError
 
 STATUS: dict[int, grpc.StatusCode] = {code.value[0]: code for code in grpc.StatusCode}
 _LIMIT_BYTES = 64 << 20
+_LEFT_OUT = {grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.UNIMPLEMENTED.value[0]}  # gRPC gives the number
 
 log = structlog.get_logger()
 
@@ -95,5 +96,7 @@ async def _abort(context: grpc.aio.ServicerContext, error: Exception, method: st
         raise error
     if isinstance(error, ServingError):
         await context.abort(STATUS.get(error.code, grpc.StatusCode.UNKNOWN), str(error), status_details(error))
+    if context.code() in _LEFT_OUT:  # generated servicers set it, and then raise
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED, f"{method} is not offered here")
     log.error("call_failed", method=method, exc_info=error)
     await context.abort(grpc.StatusCode.INTERNAL, "internal error")

@@ -15,6 +15,7 @@ from services.chassis.app import App, release
 from services.chassis.arena.arenas import Arenas
 from services.chassis.front import NativeFront, open_front
 from services.chassis.grpc_server import grpc_server
+from services.chassis.http import Routes
 from services.router.catalogue import Catalogue
 from services.router.config import RouterConfig
 from services.router.dispatcher import Dispatcher
@@ -23,7 +24,9 @@ from services.router.grpc_front import MODEL_INFER, ModelInferFront
 from services.router.metrics import RouterMetrics
 from services.router.mirror import Comparators, Mirrors
 from services.router.recording import Recorders
-from services.router.rest import RestApi, RestServer
+from services.router.rest.infer import Infer
+from services.router.rest.server import RestServer
+from services.router.rest.v2 import Metadata
 from services.router.retry import RetryBudget
 from services.router.servicer import InferenceServicer
 from services.router.state import State
@@ -104,7 +107,10 @@ async def _listening(
     )
     if isinstance(front, NativeFront):
         metrics.follow_front(front.metrics, MODEL_INFER)
-    rest = RestServer(RestApi(dispatcher, catalogue, **limits))
+    routes = Routes()
+    Metadata(catalogue).add_routes(routes)
+    Infer(dispatcher, max_in_flight=config.max_in_flight).add_routes(routes)
+    rest = RestServer(routes, max_message_bytes=config.max_message_bytes)
     try:
         await rest.start(config.rest_address, reuse_port=config.reuse_port)
         app.announce(address=front.address, rest=rest.address)

@@ -8,6 +8,7 @@ import grpc.aio
 import pytest
 import pytest_asyncio
 
+from tests.support.channels import own_channel
 from tests.support.featured import ask, serve_featured
 from tests.support.mesh import Mesh, until
 from tests.support.mesh_probes import QUICK, metric
@@ -39,7 +40,7 @@ async def test_a_killed_proxy_is_a_fast_clear_error_with_a_hint_until_it_is_back
     await mesh.kill("feature-proxy")
     starved = Starvation(mesh.child("router").pid)
     await traffic.failing(50)
-    async with grpc.aio.insecure_channel(await mesh.listening("router", "grpc")) as channel:
+    async with own_channel(await mesh.listening("router", "grpc")) as channel:
         infer = channel.unary_unary(MODEL_INFER, None, None)
         began = time.monotonic()
         with pytest.raises(grpc.aio.AioRpcError) as refused:

@@ -13,6 +13,7 @@ import pytest_asyncio
 
 from inference import grpc_service_pb2 as pb
 from tests.support import numbered
+from tests.support.channels import own_channel
 from tests.support.mesh import Mesh, until
 from tests.support.mesh_probes import QUICK, errors, introduce, metric
 from tests.support.traffic import MODEL_INFER
@@ -44,7 +45,9 @@ async def mesh(tmp_path_factory: pytest.TempPathFactory, diary: Path) -> AsyncIt
 @pytest_asyncio.fixture(loop_scope="module")
 async def infer(mesh: Mesh) -> AsyncIterator[Any]:
     """ModelInfer, with bytes in and out."""
-    async with grpc.aio.insecure_channel(await mesh.listening("router", "grpc"), options=UNLIMITED) as channel:
+    async with own_channel(
+        await mesh.listening("router", "grpc"), max_receive_message_length=-1, max_send_message_length=-1
+    ) as channel:
         yield channel.unary_unary(MODEL_INFER)
 
 

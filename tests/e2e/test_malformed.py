@@ -10,6 +10,7 @@ import pytest_asyncio
 
 from inference import grpc_service_pb2 as pb
 from tests.support import numbered
+from tests.support.channels import own_channel
 from tests.support.mesh import Mesh
 from tests.support.mesh_probes import QUICK, errors, serve, workers
 from tests.support.traffic import MODEL_INFER, Traffic, mixed
@@ -91,7 +92,7 @@ async def nobody_notices(mesh: Mesh) -> AsyncIterator[None]:
 
 async def test_every_malformed_message_is_told_its_fault(mesh: Mesh) -> None:
     told = {}
-    async with grpc.aio.insecure_channel(await mesh.listening("router", "grpc")) as channel:
+    async with own_channel(await mesh.listening("router", "grpc")) as channel:
         for name in [*FAULTS] * ROUNDS:
             request = numbered.request("numbers", [3.0])
             FAULTS[name].spoil(request)
@@ -106,7 +107,7 @@ async def test_every_malformed_message_is_told_its_fault(mesh: Mesh) -> None:
 
 
 async def test_a_request_without_rows_gets_an_answer_without_rows(mesh: Mesh) -> None:
-    async with grpc.aio.insecure_channel(await mesh.listening("router", "grpc")) as channel:
+    async with own_channel(await mesh.listening("router", "grpc")) as channel:
         infer = channel.unary_unary(MODEL_INFER, None, None)
         answer = await infer(numbered.request("numbers", []).SerializeToString(), timeout=10)
 
@@ -117,7 +118,7 @@ async def test_a_request_without_rows_gets_an_answer_without_rows(mesh: Mesh) ->
 
 @pytest.mark.parametrize("payload", [b"\xff" * 64, b"\x0a\x05abc", b"", b"\x00"], ids=lambda payload: payload[:4].hex())
 async def test_bytes_that_are_no_message_are_refused(mesh: Mesh, payload: bytes) -> None:
-    async with grpc.aio.insecure_channel(await mesh.listening("router", "grpc")) as channel:
+    async with own_channel(await mesh.listening("router", "grpc")) as channel:
         code, message = await _refusal(channel, payload)
 
     assert code in {INVALID, NOT_FOUND}

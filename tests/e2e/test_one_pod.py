@@ -102,9 +102,11 @@ async def test_a_router_that_stops_answers_what_it_took(mesh: Mesh, address: str
         assert await mesh.stop("router") == 0
         stopped_s = traffic.now_s()
 
-    taken = [outcome for outcome in traffic.outcomes if outcome.sent_s < begun_s]
-    assert [outcome for outcome in taken if outcome.code != "OK"] == [], traffic.summary()
-    refused = [outcome for outcome in traffic.outcomes if begun_s <= outcome.sent_s < stopped_s]
-    assert {outcome.code for outcome in refused} <= {"OK", "UNAVAILABLE"}, traffic.summary()
+    before = [outcome for outcome in traffic.outcomes if outcome.sent_s < stopped_s]
+    taken = [outcome for outcome in before if not outcome.message.startswith("this router is stopping")]
+    lost = [outcome for outcome in taken if outcome.code != "OK"]
+    # What comes as the listener closes meets no router; what was sent before the stop may have come after it.
+    assert [outcome for outcome in lost if outcome.code != "UNAVAILABLE" or outcome.sent_s < begun_s] == []
+    assert any(outcome.sent_s < begun_s < outcome.sent_s + outcome.took_s for outcome in taken), traffic.summary()
     assert stopped_s - begun_s < 10
     await mesh.start("router")

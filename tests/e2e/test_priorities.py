@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import aiohttp
-import grpc.aio
 import pytest_asyncio
 
 from inference import grpc_service_pb2_grpc
 from tests.support import numbered
+from tests.support.channels import own_channel
 from tests.support.mesh import Mesh
 from tests.support.mesh_probes import QUICK, introduce
 
@@ -28,7 +28,7 @@ async def test_an_urgent_request_overtakes_a_queue_of_others_on_either_protocol(
     finished: list[str] = []
     rest = f"http://{await mesh.listening('router', 'rest')}/v2/models/slow/infer"
     async with (
-        grpc.aio.insecure_channel(await mesh.listening("router", "grpc")) as channel,
+        own_channel(await mesh.listening("router", "grpc")) as channel,
         aiohttp.ClientSession() as client,
     ):
         stub = grpc_service_pb2_grpc.GRPCInferenceServiceStub(channel)

@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
-import grpc.aio
 import numpy as np
 import pytest
 import pytest_asyncio
@@ -12,6 +11,7 @@ from inference import grpc_service_pb2 as pb
 from inference import grpc_service_pb2_grpc as pb_grpc
 from services.core.registry import InventoryVersion
 from tests.support import ragged
+from tests.support.channels import own_channel
 from tests.support.mesh import Mesh, until
 from tests.support.mesh_probes import QUICK, introduce, metric, put_model
 from tests.support.traffic import Ask, Traffic
@@ -55,7 +55,7 @@ async def test_any_lengths_share_batches_and_each_is_answered_as_if_alone(mesh: 
 
 
 async def test_callers_see_a_model_without_a_mask(mesh: Mesh) -> None:
-    async with grpc.aio.insecure_channel(await mesh.listening("router", "grpc")) as channel:
+    async with own_channel(await mesh.listening("router", "grpc")) as channel:
         metadata = await pb_grpc.GRPCInferenceServiceStub(channel).ModelMetadata(pb.ModelMetadataRequest(name="ragged"))
 
     assert [(tensor.name, list(tensor.shape)) for tensor in metadata.inputs] == [("x", [-1, -1, 2])]

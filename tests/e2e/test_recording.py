@@ -21,6 +21,7 @@ from inference import grpc_service_pb2_grpc
 from services.chassis.recordings import RecordingReader
 from services.core.registry import InventoryVersion
 from tests.support import numbered
+from tests.support.channels import own_channel
 from tests.support.mesh import Mesh, until
 from tests.support.mesh_probes import QUICK, introduce, model_ready, put_model, serve
 
@@ -38,7 +39,7 @@ async def mesh(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Mesh]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def infer(mesh: Mesh) -> AsyncIterator[grpc.aio.UnaryUnaryMultiCallable]:
-    async with grpc.aio.insecure_channel(await mesh.listening("router", "grpc")) as channel:
+    async with own_channel(await mesh.listening("router", "grpc")) as channel:
         yield grpc_service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelInfer
 
 

@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 import aiohttp
-import grpc.aio
 import pytest
 import pytest_asyncio
 
 from inference import grpc_service_pb2 as pb
 from services.core.split import point_of, points_of_percent
 from tests.support import numbered
+from tests.support.channels import own_channel
 from tests.support.mesh import Mesh, until
 from tests.support.mesh_probes import QUICK, metric, router_status, serve
 from tests.support.proof import Starvation
@@ -110,7 +110,7 @@ def _expected(percent: float) -> dict[str, str]:
 async def _versions(address: str, keys: Sequence[str] = KEYS) -> dict[str, str]:
     """Key -> the version that answered it, each answer checked."""
     room = asyncio.Semaphore(AT_ONCE)
-    async with grpc.aio.insecure_channel(address) as channel:
+    async with own_channel(address) as channel:
         infer = channel.unary_unary(MODEL_INFER, None, None)
 
         async def ask(number: int, key: str) -> str:

@@ -17,6 +17,7 @@ import tensorflow as tf
 from inference import grpc_service_pb2 as pb
 from inference import grpc_service_pb2_grpc as pb_grpc
 from services.core.arrays import decode, encode
+from tests.support.channels import own_channel
 from tests.support.mesh import Mesh
 from tests.support.mesh_probes import QUICK, errors, model_ready, put_model
 
@@ -66,7 +67,7 @@ async def mesh(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Mesh]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def stub(mesh: Mesh) -> AsyncIterator[Any]:
-    async with grpc.aio.insecure_channel(await mesh.listening("router", "grpc")) as channel:
+    async with own_channel(await mesh.listening("router", "grpc")) as channel:
         yield pb_grpc.GRPCInferenceServiceStub(channel)
 
 

@@ -17,6 +17,7 @@ import pytest_asyncio
 from inference import grpc_service_pb2 as pb
 from services.core.tensor import decode_bytes
 from tests.support import accumulators
+from tests.support.channels import own_channel
 from tests.support.mesh import Mesh, until
 from tests.support.mesh_probes import QUICK, introduce, metric, put_model, worker
 from tests.support.service_process import REPOSITORY
@@ -73,7 +74,7 @@ class Caller:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def channel(mesh: Mesh) -> AsyncIterator[Any]:
-    async with grpc.aio.insecure_channel(await mesh.listening("router", "grpc")) as channel:
+    async with own_channel(await mesh.listening("router", "grpc")) as channel:
         yield channel
 
 
@@ -197,7 +198,7 @@ async def test_a_wrong_state_never_takes_effect_and_a_right_change_does_with_its
     async def refused() -> bool:
         return all("nowhere" in pod.models["changed"]["1"].reason for pod in (await mesh.inventory()).values())
 
-    async with grpc.aio.insecure_channel(await mesh.listening("router", "grpc")) as channel:
+    async with own_channel(await mesh.listening("router", "grpc")) as channel:
         caller = Caller(channel, "changed")
         await caller.step(1, 1, start=True)
         wrong = accumulators.spec(state=[{"input_name": "nowhere", "output_name": "sum_next"}])

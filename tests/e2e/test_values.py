@@ -15,6 +15,7 @@ from onnx import TensorProto, helper
 from inference import grpc_service_pb2 as pb
 from inference import grpc_service_pb2_grpc as pb_grpc
 from services.core.tensor import decode_bytes, encode_bytes
+from tests.support.channels import own_channel
 from tests.support.mesh import Mesh
 from tests.support.mesh_probes import QUICK, errors, introduce
 
@@ -51,7 +52,7 @@ async def mesh(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Mesh]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def stub(mesh: Mesh) -> AsyncIterator[pb_grpc.GRPCInferenceServiceStub]:
-    async with grpc.aio.insecure_channel(await mesh.listening("router", "grpc")) as channel:
+    async with own_channel(await mesh.listening("router", "grpc")) as channel:
         yield pb_grpc.GRPCInferenceServiceStub(channel)
 
 

@@ -17,7 +17,8 @@ from services.core.model_spec import ModelSpec
 from services.core.protowire import bytes_field
 from services.core.signature import Given, check_inputs
 from services.core.tensor import ELEMENT_BYTES, encode_bytes
-from services.router import codec, rest_codec
+from services.router import codec
+from services.router.rest import codec as rest_codec
 from services.router.table import Target
 from services.router.templates import Templates
 from turnout.v1 import link_pb2, tensor_pb2

@@ -2,7 +2,7 @@
 
     async with Mesh(tmp_path) as mesh:                      # etcd and every service, ready
         await mesh.put("routes/digits", {"stable": "1"})
-        channel = grpc.aio.insecure_channel(await mesh.listening("router", "grpc"))
+        channel = own_channel(await mesh.listening("router", "grpc"))
         await mesh.kill("runtime-0"); await mesh.restart("runtime-0")
 
 Processes are named as in services/cli/plan.py: feature-proxy, shadow, runtime-0, batcher-0, router. Nothing is started

@@ -14,6 +14,7 @@ from inference import grpc_service_pb2_grpc
 from services.core import keys
 from services.core.registry import ConfigStatus
 from tests.support import numbered
+from tests.support.channels import own_channel
 from tests.support.mesh import Mesh, until
 
 QUICK = {"runtime": {"SCAN_S": "0.2", "SETTLE_S": "0.2"}}  # settings of a mesh whose models appear at once
@@ -62,7 +63,7 @@ async def put_model(mesh: Mesh, model: str, *versions: int, spec: Mapping[str, A
 
 async def model_ready(mesh: Mesh, model: str, version: str = "", timeout_s: float = 30, router: str = "router") -> None:
     """Return when the router says that it can answer for the model."""
-    async with grpc.aio.insecure_channel(await mesh.listening(router, "grpc")) as channel:
+    async with own_channel(await mesh.listening(router, "grpc")) as channel:
         stub = grpc_service_pb2_grpc.GRPCInferenceServiceStub(channel)
 
         async def is_ready() -> bool:

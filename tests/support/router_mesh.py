@@ -21,6 +21,7 @@ from inference import grpc_service_pb2_grpc
 from services.chassis.etcd import EtcdClient, EtcdProcess
 from services.core import keys
 from services.core.registry import ConfigStatus, ServiceRecord
+from tests.support.channels import own_channel
 from tests.support.puppets import Fields, PuppetBatcher, echo, floats
 from tests.support.service_process import ServiceProcess, started
 from turnout.v1 import link_pb2
@@ -105,9 +106,7 @@ class RouterMesh:
         self.grpc_address = await self.router.address("grpc")
         self.rest_address = await self.router.address("rest")
         self.metrics_address = await self.router.address("metrics")
-        self.channel = grpc.aio.insecure_channel(
-            self.grpc_address, options=[("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
-        )
+        self.channel = own_channel(self.grpc_address, max_receive_message_length=-1, max_send_message_length=-1)
         self.stub = grpc_service_pb2_grpc.GRPCInferenceServiceStub(self.channel)
         self._infer = self.channel.unary_unary(MODEL_INFER)
         self._stack.push_async_callback(self.channel.close)

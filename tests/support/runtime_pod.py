@@ -18,6 +18,7 @@ from services.chassis.etcd import EtcdClient, EtcdProcess
 from services.chassis.link import PROTOCOL, Link, LinkClient
 from services.core import arrays
 from services.core.registry import Inventory
+from tests.support.channels import own_channel
 from tests.support.service_process import ServiceProcess, started
 from turnout.v1 import link_pb2, runtime_pb2, runtime_pb2_grpc
 from turnout.v1.tensor_pb2 import Tensor
@@ -133,7 +134,7 @@ class Pod:
                 await asyncio.sleep(0.05)
 
     async def _follow(self) -> None:
-        async with grpc.aio.insecure_channel(f"unix:{self.run_dir}/runtime.sock") as channel:
+        async with own_channel(f"unix:{self.run_dir}/runtime.sock") as channel:
             stub = runtime_pb2_grpc.RuntimeControlStub(channel)
             async for state in stub.Watch(runtime_pb2.WatchRequest(), wait_for_ready=True):
                 async with self._grown:

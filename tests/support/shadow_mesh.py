@@ -8,12 +8,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-import grpc.aio
-
 from services.chassis.etcd import EtcdClient, EtcdProcess
 from services.chassis.link import Link, LinkClient, LinkServer, listen
 from services.core import keys
 from services.core.registry import Endpoint
+from tests.support.channels import own_channel
 from tests.support.service_process import ServiceProcess, started
 from turnout.v1 import link_pb2, shadow_pb2, shadow_pb2_grpc
 from turnout.v1.tensor_pb2 import Tensor, TensorSpec
@@ -163,7 +162,7 @@ class Mesh:
         await asyncio.wait_for(self.router.open.wait(), TIMEOUT_S)
 
     async def report(self, model: str = MODEL) -> list[shadow_pb2.CandidateReport]:
-        async with grpc.aio.insecure_channel(await self.shadow.address("link")) as channel:
+        async with own_channel(await self.shadow.address("link")) as channel:
             call = shadow_pb2_grpc.ShadowStub(channel).Report
             return list((await call(shadow_pb2.ReportRequest(model=model), timeout=TIMEOUT_S)).candidates)
 

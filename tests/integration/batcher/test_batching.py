@@ -3,10 +3,9 @@
 import asyncio
 import signal
 
-import grpc.aio
-
 from services.core.errors import DEADLINE_EXCEEDED, INTERNAL, OK, UNAVAILABLE
 from tests.support.batching import ints, numbers_of
+from tests.support.channels import own_channel
 from tests.support.mesh import until
 from tests.support.pod_steps import occupy, settled
 from tests.support.proof import Starvation
@@ -215,7 +214,7 @@ async def test_a_drain_ends_in_time_also_when_the_worker_hangs(pod: PuppetPod) -
 
 
 async def test_any_grpc_client_can_talk_to_the_link(pod: PuppetPod) -> None:
-    async with pod.batching(), grpc.aio.insecure_channel(await pod.process.address("link")) as channel:
+    async with pod.batching(), own_channel(await pod.process.address("link")) as channel:
         call = link_pb2_grpc.LinkStub(channel).Open()
         await call.write(pb.Frame(hello=pb.Hello(service="router", instance="stranger", protocol=1)))
         await call.write(pb.Frame(requests=[ints(7, [1, 2]), ints(8, [3])]))
@@ -237,7 +236,7 @@ async def test_any_grpc_client_can_talk_to_the_link(pod: PuppetPod) -> None:
 
 
 async def test_a_caller_that_goes_away_leaves_nothing_behind(pod: PuppetPod) -> None:
-    async with pod.batching(), grpc.aio.insecure_channel(await pod.process.address("link")) as channel:
+    async with pod.batching(), own_channel(await pod.process.address("link")) as channel:
         await occupy(pod)
         call = link_pb2_grpc.LinkStub(channel).Open()
         await call.write(pb.Frame(hello=pb.Hello(service="router", instance="stranger", protocol=1)))

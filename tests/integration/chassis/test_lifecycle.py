@@ -11,11 +11,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import aiohttp
-import grpc.aio
 import pytest
 
 from services.chassis.etcd import EtcdClient, EtcdProcess
 from services.core.registry import ServiceRecord
+from tests.support.channels import own_channel
 from tests.support.service_process import REPOSITORY, ServiceProcess, started
 
 TINY = "tests.support.tiny_service"
@@ -37,7 +37,7 @@ async def get(service: ServiceProcess, path: str) -> tuple[int, str]:
 
 
 async def call(service: ServiceProcess, method: str, request: bytes = b"") -> None:
-    async with grpc.aio.insecure_channel(await service.address("grpc")) as channel:
+    async with own_channel(await service.address("grpc")) as channel:
         await channel.unary_unary(f"/test.Tiny/{method}")(request, timeout=10)
 
 
@@ -68,7 +68,7 @@ async def test_metrics_of_the_process_are_scraped(tiny: ServiceProcess) -> None:
 
 
 async def test_sigterm_lets_a_call_in_flight_finish_and_ends_with_0(tiny: ServiceProcess) -> None:
-    async with grpc.aio.insecure_channel(await tiny.address("grpc")) as channel:
+    async with own_channel(await tiny.address("grpc")) as channel:
         answers = channel.unary_stream("/test.Tiny/Hold")(b"", timeout=20)
         assert await answers.read() == b"begun"
 
@@ -182,7 +182,7 @@ async def test_its_record_in_etcd_follows_its_state_until_it_is_gone(tmp_path: P
             ready = await state(client, "ready")
             await call(service, "NotReady", b"no link")
             not_ready = await state(client, "not_ready")
-            async with grpc.aio.insecure_channel(await service.address("grpc")) as channel:
+            async with own_channel(await service.address("grpc")) as channel:
                 answers = channel.unary_stream("/test.Tiny/Hold")(b"", timeout=20)
                 await answers.read()
                 service.signal(signal.SIGTERM)

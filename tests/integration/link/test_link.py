@@ -12,6 +12,7 @@ import structlog
 
 from services.chassis.link import FRAME_BYTES, Link, LinkClient, LinkServer, listen
 from services.core.errors import NotFoundError
+from tests.support.channels import own_channel
 from turnout.v1 import link_pb2 as pb
 from turnout.v1 import link_pb2_grpc
 
@@ -232,7 +233,7 @@ async def test_rubbish_closes_only_its_own_connection(rubbish: bytes) -> None:
 
 async def test_a_grpc_aio_client_talks_to_our_server() -> None:
     server = await listen("127.0.0.1:0", Echo(), hello("far"))
-    async with grpc.aio.insecure_channel(server.address, options=[("grpc.max_receive_message_length", -1)]) as channel:
+    async with own_channel(server.address, max_receive_message_length=-1) as channel:
         call = link_pb2_grpc.LinkStub(channel).Open()
         await call.write(pb.Frame(hello=hello()))
         for size in (1, 3_000_000):
@@ -284,7 +285,7 @@ async def test_plain_unary_methods_share_the_port_and_errors_keep_their_status()
         return body.upper()
 
     server = await listen("127.0.0.1:0", Echo(), hello(), unary={"/test.Test/Shout": shout})
-    async with grpc.aio.insecure_channel(server.address) as channel:
+    async with own_channel(server.address) as channel:
         shouted = await channel.unary_unary("/test.Test/Shout")(b"hey" * 30_000)
         with pytest.raises(grpc.aio.AioRpcError) as empty:
             await channel.unary_unary("/test.Test/Shout")(b"")

@@ -11,6 +11,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from services.core import keys
 from services.core.registry import ServiceRecord
+from tests.support.channels import own_channel
 from tests.support.shadow_mesh import CANDIDATE, MODEL, TIMEOUT_S, Mesh, echo, mirror, silence, tensor, until
 from turnout.v1 import link_pb2, shadow_pb2
 from turnout.v1.tensor_pb2 import Tensor
@@ -89,7 +90,7 @@ async def test_it_is_ready_announced_and_healthy_and_its_socket_is_a_link_too(me
     await mesh.start()
     found = await announced(mesh, "ready")
 
-    async with grpc.aio.insecure_channel(found.address) as channel:
+    async with own_channel(found.address) as channel:
         check = health_pb2_grpc.HealthStub(channel).Check
         health = await check(health_pb2.HealthCheckRequest(service="turnout.v1.Shadow"), timeout=TIMEOUT_S)
         with pytest.raises(grpc.aio.AioRpcError) as unknown:
@@ -176,7 +177,7 @@ async def test_garbage_is_refused_or_counted_and_harms_nobody(mesh: Mesh) -> Non
     odd.outputs[0].CopyFrom(Tensor(name="score", datatype="BYTES", shape=[1 << 40], data=b"\xff" * 7))
     mesh.router.send(odd, shadow_pb2.Mirror(), mirror("no-name", 1.0, model="../../etc"), mirror("fine", 1.0))
     found = await mesh.settled(2)
-    async with grpc.aio.insecure_channel(address) as channel:
+    async with own_channel(address) as channel:
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await channel.unary_unary(REPORT)(b"\xff\xff\xff", timeout=TIMEOUT_S)
         stream = channel.stream_stream("/turnout.v1.Link/Open")(iter([b"\xff\xff\xff"]), timeout=TIMEOUT_S)

@@ -11,6 +11,7 @@ from services.chassis.grpc_server import bind, grpc_server
 from services.chassis.listening import CannotListenError
 from services.core import errors
 from services.core.errors import OverloadedError, RemoteError, ServingError, UnavailableError
+from tests.support.channels import own_channel
 
 Call = Callable[[], Exception | None]
 METHODS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
@@ -88,7 +89,7 @@ async def client() -> AsyncIterator[Client]:
     server.add_generic_rpc_handlers([service.handlers()])
     address = bind(server, "127.0.0.1:0")
     await server.start()
-    async with grpc.aio.insecure_channel(address) as channel:
+    async with own_channel(address) as channel:
         yield Client(service, channel)
     await server.stop(0)
 

@@ -9,7 +9,7 @@ import pytest
 from services.core.errors import InvalidRequestError
 from services.core.signature import TensorSpec
 from services.core.tensor import encode_bytes
-from services.router.rest_codec import error_body, parse_request, tensors, write_response
+from services.router.rest.codec import error_body, parse_request, tensors, write_response
 from turnout.v1 import link_pb2
 
 

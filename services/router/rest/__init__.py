@@ -1,0 +1,1 @@
+"""The router's REST APIs: codecs and handlers over services.chassis.http, and the listener that serves them."""

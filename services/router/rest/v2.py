@@ -1,0 +1,48 @@
+"""The V2 REST API of what the router knows: itself, its models, their readiness."""
+
+import orjson
+
+from services.chassis.http import HttpRequest, HttpResponse, Routes
+from services.router.catalogue import Catalogue
+from services.router.rest.codec import tensors
+
+MODEL = "/v2/models/{model}"
+VERSION = MODEL + "/versions/{version}"
+
+
+class Metadata:
+    """Handlers that ask the catalogue."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+
+    def add_routes(self, routes: Routes) -> None:
+        routes.add("GET", "/v2", self.server)
+        routes.add("GET", "/v2/health/live", self.live, role=None)
+        routes.add("GET", "/v2/health/ready", self.ready, role=None)
+        routes.add("GET", "/v2/models", self.models)
+        for path in (MODEL, VERSION):
+            routes.add("GET", path, self.model)
+            routes.add("GET", path + "/ready", self.model_ready, role=None)
+
+    async def server(self, _request: HttpRequest) -> HttpResponse:
+        return HttpResponse(orjson.dumps(self._catalogue.server_metadata()))
+
+    async def live(self, _request: HttpRequest) -> HttpResponse:
+        return HttpResponse(orjson.dumps({"live": True}))
+
+    async def ready(self, _request: HttpRequest) -> HttpResponse:
+        ready = self._catalogue.is_ready()
+        return HttpResponse(orjson.dumps({"ready": ready}), 200 if ready else 503)
+
+    async def models(self, _request: HttpRequest) -> HttpResponse:
+        return HttpResponse(orjson.dumps({"models": self._catalogue.names()}))
+
+    async def model(self, _request: HttpRequest, model: str, version: str = "") -> HttpResponse:
+        metadata = self._catalogue.model_metadata(model, version)
+        described = metadata._asdict() | {"inputs": tensors(metadata.inputs), "outputs": tensors(metadata.outputs)}
+        return HttpResponse(orjson.dumps(described))
+
+    async def model_ready(self, _request: HttpRequest, model: str, version: str = "") -> HttpResponse:
+        self._catalogue.check_model_ready(model, version)
+        return HttpResponse(orjson.dumps({"name": model, "ready": True}))
