@@ -9,6 +9,7 @@ from services.core.errors import InvalidRequestError
 from services.core.tensor import ELEMENT_BYTES, check_data
 
 SIGNATURE_NAME = "signature_name"  # the request parameter: TensorFlow Serving's word
+SERVING_DEFAULT = "serving_default"  # what TensorFlow calls a signature that nobody gave another name
 
 
 class TensorSpec(NamedTuple):

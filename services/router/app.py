@@ -17,10 +17,11 @@ from services.chassis.front import NativeFront, open_front
 from services.chassis.grpc_server import grpc_server
 from services.chassis.http import Routes
 from services.router.catalogue import Catalogue
+from services.router.codec import MODEL_INFER, ModelInferCodec
 from services.router.config import RouterConfig
 from services.router.dispatcher import Dispatcher
 from services.router.features import Features
-from services.router.grpc_front import MODEL_INFER, ModelInferFront
+from services.router.grpc_front import HotMethod
 from services.router.metrics import RouterMetrics
 from services.router.mirror import Comparators, Mirrors
 from services.router.recording import Recorders
@@ -95,7 +96,7 @@ async def _listening(
 ) -> AsyncIterator[None]:
     """Open both listeners and say where they are; close them when left."""
     limits = {"max_in_flight": config.max_in_flight, "max_message_bytes": config.max_message_bytes}
-    inference = ModelInferFront(dispatcher, metrics, **limits)
+    inference = HotMethod(ModelInferCodec(), dispatcher, metrics, **limits)
     front = inference.front = await open_front(
         config.grpc_address,
         MODEL_INFER,

@@ -13,8 +13,12 @@ from services.core.errors import InvalidRequestError
 from services.core.protowire import bytes_field, tag, varint
 from services.core.signature import Given
 from services.core.tensor import BYTES, encode_bytes
+from services.router.flight import Flight
 from services.router.inference import NO_PARAMETERS, Inference, Parameter
+from services.router.templates import Templates
 
+MODEL_INFER = "/inference.GRPCInferenceService/ModelInfer"
+_RAW_INPUT = tag(7, 2)  # ModelInferRequest.raw_input_contents
 _RAW = tag(6, 2)  # ModelInferResponse.raw_output_contents
 # datatype -> (field of InferTensorContents, struct code, least, most)
 _TYPED: dict[str, tuple[str, str, int | None, int | None]] = {
@@ -31,6 +35,24 @@ _TYPED: dict[str, tuple[str, str, int | None, int | None]] = {
     "FP64": ("fp64_contents", "d", None, None),
     BYTES: ("bytes_contents", "", None, None),
 }
+
+
+class ModelInferCodec:
+    """grpc_front.Codec of ModelInfer."""
+
+    def __init__(self) -> None:
+        self._templates = Templates(parse_request)
+        self.find = self._templates.find
+
+    def parse(self, payload: bytes) -> Inference:
+        return parse_request(payload)
+
+    def learn(self, payload: bytes, inference: Inference) -> None:
+        self._templates.learn(payload, inference, _RAW_INPUT)
+
+    def write(self, flight: Flight, reply: AnyReply) -> bytes:
+        target = flight.target
+        return write_response(target.model, target.version, flight.inference.id, reply)
 
 
 def parse_request(payload: bytes) -> Inference:

@@ -149,6 +149,8 @@ class Dispatcher:
             sequence.identify(flight, inference)
         version, flight.arm = chooser.choose(inference.version, flight.key, headers)
         target = flight.target = entry.targets[version]
+        if flight.draft is not None:
+            inference, now = flight.bind(flight.draft)
         asked = ""
         if inference.parameters:
             check_parameters(inference)

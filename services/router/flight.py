@@ -1,6 +1,7 @@
 """A request on its way: everything the router holds of it between first sight and answer."""
 
 from collections.abc import Mapping, Sequence
+from time import perf_counter_ns
 from typing import Protocol
 
 from services.chassis.quick_reply import AnyReply
@@ -30,6 +31,16 @@ class Answerer(Protocol):
     def fail(self, flight: "Flight", error: ServingError) -> None: ...
 
 
+class Draft(Protocol):
+    """A request whose tensors take their datatypes from the signature of the version that will serve it."""
+
+    def guessed(self) -> Sequence[Given]:
+        """The first elements of the inputs, by their own looks: a routing key may be among them."""
+
+    def bind(self, target: Target, inference: Inference) -> Inference:
+        """The request for `target`. Raises InvalidRequestError where its values do not fit."""
+
+
 class Owner(Protocol):
     """Gets what comes back for a flight."""
 
@@ -48,6 +59,7 @@ class Flight:
         "carried",
         "data",
         "deadline_ns",
+        "draft",
         "entry",
         "features_ns",
         "filled",
@@ -98,6 +110,7 @@ class Flight:
         self.filled: list[tensor_pb2.Tensor] | None = None  # inputs that features gave
         self.template: Template | None = None  # with `data`: the request's one input, instead of inference.inputs
         self.data: bytes | memoryview = b""
+        self.draft: Draft | None = None  # until a version is chosen; then it has made `inference`
         self.is_done = False
         self.was_resent = False  # to a second replica, which is the most
         self.step: Step | None = None  # of which sequence, for models that keep state
@@ -111,8 +124,19 @@ class Flight:
 
     def inputs(self) -> Sequence[Given]:
         """The caller's inputs, whichever way they were parsed."""
+        if self.draft is not None:
+            return self.draft.guessed()
         template = self.template
         return self.inference.inputs if template is None else (template.given._replace(data=bytes(self.data)),)
+
+    def bind(self, draft: Draft) -> tuple[Inference, int]:
+        """What a draft is for this flight's target, and the clock after it: the time counts as parsing."""
+        began = perf_counter_ns()
+        self.inference = draft.bind(self.target, self.inference)
+        self.draft = None
+        now = perf_counter_ns()
+        self.parse_ns += now - began
+        return self.inference, now
 
     @property
     def request_id(self) -> str:

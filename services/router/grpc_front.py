@@ -1,37 +1,61 @@
-"""ModelInfer on the front door: raw bytes in, a flight, raw bytes out."""
+"""One hot gRPC method on the front door: raw bytes in, a flight, raw bytes out. Its codec says of which protocol."""
 
 from time import perf_counter_ns
+from typing import Protocol
 
 from services.chassis.front import Front, Metadata
 from services.chassis.quick_reply import AnyReply
 from services.chassis.retry_hint import status_details
 from services.core import stages
 from services.core.errors import DeadlineExceededError, OverloadedError, ServingError, TooLargeError
-from services.router.codec import parse_request, timing_text, write_response
+from services.router.codec import timing_text
 from services.router.dispatcher import Dispatcher
 from services.router.flight import REQUEST_ID, Flight, request_id_of
+from services.router.inference import Inference
 from services.router.metrics import RouterMetrics
-from services.router.templates import Templates
+from services.router.templates import Template
 
-MODEL_INFER = "/inference.GRPCInferenceService/ModelInfer"
 TIMING = "turnout-timing"
 ARM = "turnout-arm"
 
 
-class ModelInferFront:
-    """FrontHandler of the hot method, and the Answerer of its flights."""
+class Codec(Protocol):
+    """A protocol's messages."""
+
+    def find(self, payload: bytes) -> tuple[Template, bytes | memoryview] | None:
+        """The template of a request that begins as one of before, and its tensor data."""
+
+    def parse(self, payload: bytes) -> Inference:
+        """The request. Raises InvalidRequestError."""
+
+    def learn(self, payload: bytes, inference: Inference) -> None:
+        """Remember how a request begins that was well-formed."""
+
+    def write(self, flight: Flight, reply: AnyReply) -> bytes:
+        """The answer to a flight."""
+
+
+class HotMethod:
+    """FrontHandler of a hot method, and the Answerer of its flights."""
 
     front: Front  # set once the listener is open
 
     def __init__(
-        self, dispatcher: Dispatcher, metrics: RouterMetrics, *, max_in_flight: int, max_message_bytes: int
+        self,
+        codec: Codec,
+        dispatcher: Dispatcher,
+        metrics: RouterMetrics,
+        *,
+        max_in_flight: int,
+        max_message_bytes: int,
     ) -> None:
+        self._codec = codec
+        self._find, self._write = codec.find, codec.write
         self._dispatcher = dispatcher
         self._metrics = metrics
         self._max_in_flight = max_in_flight
         self._max_message_bytes = max_message_bytes
         self._calls: dict[int, Flight] = {}
-        self._templates = Templates()
         self._arms: dict[str, list[tuple[str, str | bytes]]] = {}
 
     # -- FrontHandler
@@ -49,18 +73,18 @@ class ModelInferFront:
             return
         flight = Flight(dispatcher, self, call_id, dict(metadata), started)
         self._calls[call_id] = flight
-        found = self._templates.find(payload)
+        found = self._find(payload)
         if found is not None:
             flight.template, flight.data = found
             dispatcher.begin(flight, found[0].inference, remaining_s)
             return
         try:
-            inference = parse_request(payload)
+            inference = self._codec.parse(payload)
         except ServingError as error:
             dispatcher.fail(flight, error)
         else:
             dispatcher.begin(flight, inference, remaining_s)
-            self._templates.learn(payload, inference)
+            self._codec.learn(payload, inference)
 
     def cancelled(self, call_id: int) -> None:
         flight = self._calls.pop(call_id, None)
@@ -72,9 +96,7 @@ class ModelInferFront:
     def answer(self, flight: Flight, reply: AnyReply) -> None:
         call_id = flight.call_id
         self._calls.pop(call_id, None)
-        target = flight.target
-        payload = write_response(target.model, target.version, flight.inference.id, reply)
-        self.front.respond(call_id, payload, self._trailing(flight, reply))
+        self.front.respond(call_id, self._write(flight, reply), self._trailing(flight, reply))
 
     def fail(self, flight: Flight, error: ServingError) -> None:
         self._calls.pop(flight.call_id, None)

@@ -45,7 +45,7 @@ def _send_message(flight: Flight, replica: Replica, left_us: int) -> None:
     if inference.parameters:
         _copy_parameters(request, inference)
         name = signature_name(inference)
-        if name != target.signature.name:
+        if not target.is_usual(name):
             request.signature_name = name
     if flight.step is not None:
         _copy_step(request, flight.step)

@@ -6,7 +6,15 @@ from services.chassis.wire import signature_from_proto
 from services.core.errors import InvalidRequestError, NotFoundError, UnauthenticatedError
 from services.core.model_spec import FeatureUse, ModelSpec
 from services.core.names import version_order
-from services.core.signature import Given, Signature, check_inputs, check_outputs, check_tensor, row_bytes
+from services.core.signature import (
+    SERVING_DEFAULT,
+    Given,
+    Signature,
+    check_inputs,
+    check_outputs,
+    check_tensor,
+    row_bytes,
+)
 from services.core.split import point_of, points_of_percent
 from services.core.tensor import element_count
 from services.router.choice import Chooser
@@ -61,7 +69,7 @@ class Target:
 
         `name`: of the signature that it asks for, if any.
         """
-        if name not in ("", self.signature.name):
+        if name and not self.is_usual(name):
             return self._checked_other(name, inputs, outputs)
         if outputs:
             check_outputs(self.model, self.signature, outputs)
@@ -69,6 +77,13 @@ class Target:
         if rows < 0:
             rows = self._checked_rows(inputs)
         return self._bounded(rows, self.signature)
+
+    def is_usual(self, signature_name: str) -> bool:
+        """Whether a request for the signature of that name is for the one that requests get that name none.
+
+        A signature without a name of its own goes by TensorFlow's for such a one.
+        """
+        return signature_name in ("", self.signature.name or SERVING_DEFAULT)
 
     def _checked_other(self, name: str, inputs: Sequence[Given], outputs: Sequence[str]) -> int:
         """Rows of a request for a signature that is not the usual one."""

@@ -20,7 +20,6 @@ from services.core.tensor import ELEMENT_BYTES, encode_bytes
 from services.router import codec
 from services.router.rest import codec as rest_codec
 from services.router.table import Target
-from services.router.templates import Templates
 from turnout.v1 import link_pb2, tensor_pb2
 
 NAMES = st.sampled_from(["x", "y", ""])
@@ -126,7 +125,7 @@ def odd_messages(draw: st.DrawFn) -> bytes:
 
 @given(odd_messages() | raw_requests().map(lambda request: request.SerializeToString()), st.binary(max_size=60))
 def test_a_known_header_means_what_it_meant(payload: bytes, other: bytes) -> None:
-    templates = Templates()
+    templates = codec.ModelInferCodec()
     templates.learn(payload, codec.parse_request(payload))
     for count in range(min(len(payload), len(other)) + 1):
         message = payload[: len(payload) - count] + other[:count]

@@ -5,9 +5,8 @@ import pytest
 from inference import grpc_service_pb2 as pb
 from services.core.errors import InvalidRequestError
 from services.core.model_spec import ModelSpec
-from services.router.codec import parse_request
+from services.router.codec import ModelInferCodec, parse_request
 from services.router.table import Target
-from services.router.templates import Templates
 from tests.support.puppets import floats, signature
 from turnout.v1 import link_pb2
 
@@ -19,8 +18,8 @@ def message(data: bytes = floats(1, 2), *, name: str = "x", shape: tuple[int, ..
     return request.SerializeToString()
 
 
-def learnt(*payloads: bytes) -> Templates:
-    templates = Templates()
+def learnt(*payloads: bytes) -> ModelInferCodec:
+    templates = ModelInferCodec()
     for payload in payloads:
         templates.learn(payload, parse_request(payload))
     return templates
@@ -104,5 +103,31 @@ def test_a_request_that_one_version_refuses_is_refused_each_time() -> None:
 def test_no_flood_of_headers_grows_it_without_end() -> None:
     templates = learnt(*(message(name=f"name-{number:05}") for number in range(5000)))
 
-    known = [headers for lengths in templates._known._lengths.values() for headers in lengths.values()]
+    known = [headers for lengths in templates._templates._known._lengths.values() for headers in lengths.values()]
     assert sum(map(len, known)) <= 2048
+
+
+def test_a_signature_by_name_is_remembered_too_and_sent_where_it_is_not_the_usual_one() -> None:
+    named = {"signature_name": pb.InferParameter(string_param="embed")}
+    found = learnt(message(parameters=named)).find(message(floats(3, 4), parameters=named))
+    assert found is not None
+    template, data = found
+    other = signature(outputs=[("e", "FP32", (-1, 3))])
+    other.name = "embed"
+    usual = signature()
+    usual.name = "serving_default"
+    usual.more.append(other)
+    both = Target(link_pb2.Served(model="m", version="1", signature=usual, max_request_rows=8), ModelSpec())
+    only = Target(link_pb2.Served(model="m", version="2", signature=other, max_request_rows=8), ModelSpec())
+
+    assert asked(template, both, data) == "embed"
+    assert asked(template, only, data) == ""
+    with pytest.raises(InvalidRequestError, match="signature 'embed' is asked for"):
+        template.plan(target(), data)
+
+
+def asked(template: Any, of: Target, data: Any) -> str:
+    plan = template.plan(of, data)
+    numbers = link_pb2.Request(id=1, deadline_us=1).SerializeToString()
+    frame = link_pb2.Frame.FromString(plan.head + numbers + plan.rest + bytes(data))
+    return frame.requests[0].signature_name
