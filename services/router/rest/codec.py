@@ -33,6 +33,7 @@ _CODES = {
 _FLOATS = {"FP32", "FP64"}
 _WORDS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 _REQUEST_FIELDS = {"id", "parameters", "inputs", "outputs"}
+_IN_THE_PATH = {"model_name", "model_version"}  # KServe's SDK says them here too: the path counts
 
 
 def loads(body: bytes | bytearray) -> Any:
@@ -54,7 +55,7 @@ def parse_request(model: str, version: str, body: bytes | bytearray) -> Inferenc
     request = loads(body)
     if not isinstance(request, dict):
         raise InvalidRequestError('the body is not an object; send {"inputs": [...]}')
-    unknown = request.keys() - _REQUEST_FIELDS
+    unknown = request.keys() - _REQUEST_FIELDS - _IN_THE_PATH
     if unknown:
         raise InvalidRequestError(f"unknown field {min(unknown)!r}; a request has {', '.join(sorted(_REQUEST_FIELDS))}")
     inputs = _list(request, "inputs")
@@ -118,7 +119,8 @@ def _input(index: int, item: Any) -> Given:
         raise InvalidRequestError(f"input {name!r} has no data")
     try:
         count = element_count(shape)
-        elements = _flatten(item["data"], len(shape))
+        is_null = item["data"] is None and count == 0  # KServe's SDK says nothing so
+        elements = [] if is_null else _flatten(item["data"], len(shape))
         if len(elements) != count:
             raise InvalidRequestError(f"input {name!r}: {len(elements)} elements, but shape {shape} takes {count}")
         parameters = item.get("parameters")

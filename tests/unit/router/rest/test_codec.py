@@ -193,6 +193,16 @@ def test_what_is_optional_may_be_null_or_absent(body: bytes) -> None:
     assert inference == ("m", "2", "", {}, [], [], len(body))
 
 
+def test_what_kserve_says_besides_is_no_fault() -> None:
+    body = (
+        b'{"id": "a", "model_name": "another", "inputs":'
+        b' [{"name": "x", "shape": [0, 3], "datatype": "FP32", "parameters": {"binary_data_size": 0}, "data": null}]}'
+    )
+    inference = parse_request("m", "", body)
+
+    assert (inference.model, inference.inputs) == ("m", [("x", "FP32", [0, 3], b"")])
+
+
 def test_everything_that_a_request_has_is_taken() -> None:
     body = b'{"id": "a", "parameters": {"n": 1, "b": true}, "inputs": [], "outputs": [{"name": "y", "parameters": {}}]}'
     inference = parse_request("m", "", body)

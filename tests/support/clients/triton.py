@@ -1,0 +1,212 @@
+"""What tritonclient sees: python -m tests.support.clients.triton CHECK,… http|grpc ADDRESS…, one a router.
+
+A program of its own, because two definitions of the protobuf package `inference` cannot live in one process.
+"""
+
+import asyncio
+import importlib
+import sys
+from collections.abc import Mapping, Sequence
+from inspect import isawaitable
+from typing import Any
+
+import numpy as np
+from tritonclient.utils import InferenceServerException
+
+from tests.support.clients import report
+from tests.support.clients.values import DATATYPES, MODELS, MOST_ROWS, WIDTH, WITH_JSON, same, tensor
+
+ROWS = (0, 1, 4, 5, MOST_ROWS)
+_FIELDS = {"BOOL": "bool", "INT64": "int64", "UINT64": "uint64", "FP32": "fp32", "FP64": "fp64", "BYTES": "bytes"}
+_STATUS = {"400": "INVALID_ARGUMENT", "404": "NOT_FOUND"}
+Arrays = Mapping[str, np.ndarray]
+
+
+class Side:
+    """One client, of the blocking or of the aio kind, called alike."""
+
+    def __init__(self, module: Any, address: str, loop: asyncio.AbstractEventLoop | None) -> None:
+        self.module = module
+        self.is_http = ".http" in module.__name__
+        self._loop = loop
+        self.client = self._made(module, address)
+
+    def call(self, method: str, *arguments: Any, **options: Any) -> Any:
+        return self._done(getattr(self.client, method)(*arguments, **options))
+
+    def infer(
+        self,
+        arrays: Arrays,
+        model: str = "every",
+        *,
+        binary: bool = True,
+        outputs: Sequence[str] | None = None,
+        **options: Any,
+    ) -> Any:
+        """`binary`: as the HTTP client sends and asks for those datatypes that JSON can hold."""
+        inputs = [self._input(name, array, binary=binary) for name, array in arrays.items()]
+        wanted = None if outputs is None else [self._output(name, binary=binary) for name in outputs]
+        return self.call("infer", model, inputs, outputs=wanted, **options)
+
+    def refused(self, status: str, says: str, arrays: Arrays, model: str = "every", **options: Any) -> None:
+        """Assert that the server refuses with the HTTP status (or gRPC's word for it) and those words."""
+        by_protocol = f"[{status}]" if self.is_http else f"[StatusCode.{_STATUS[status]}]"
+        report.refused(lambda: self.infer(arrays, model, **options), InferenceServerException, by_protocol, says)
+
+    def _input(self, name: str, array: np.ndarray, *, binary: bool) -> Any:
+        datatype = name[3:].upper()
+        given = self.module.InferInput(name, list(array.shape), datatype)
+        as_json = self.is_http and not binary and datatype in WITH_JSON
+        given.set_data_from_numpy(array, **({"binary_data": False} if as_json else {}))
+        return given
+
+    def _output(self, name: str, *, binary: bool) -> Any:
+        as_json = self.is_http and not binary and name[4:].upper() in WITH_JSON
+        return self.module.InferRequestedOutput(name, **({"binary_data": False} if as_json else {}))
+
+    def _made(self, module: Any, address: str) -> Any:
+        async def make() -> Any:
+            return module.InferenceServerClient(address)
+
+        return module.InferenceServerClient(address) if self._loop is None else self._loop.run_until_complete(make())
+
+    def _done(self, said: Any) -> Any:
+        return self._loop.run_until_complete(said) if self._loop is not None and isawaitable(said) else said
+
+
+def arrays_of(model: str, rows: int, *, as_text: bool = False) -> dict[str, np.ndarray]:
+    return {f"in_{each.lower()}": tensor(each, rows, WIDTH, as_text=as_text) for each in MODELS[model]}
+
+
+def check_answer(sent: Arrays, result: Any) -> None:
+    lost = [name for name, array in sent.items() if not same(array, result.as_numpy(f"out_{name[3:]}"))]
+    assert not lost, [(name, sent[name], result.as_numpy(f"out_{name[3:]}")) for name in lost]
+
+
+def health(side: Side) -> None:
+    assert side.call("is_server_live")
+    assert side.call("is_server_ready")
+    assert side.call("is_model_ready", "every")
+    assert side.call("is_model_ready", "every", "1")
+    if side.is_http:  # its own words: not ready, whatever the reason
+        assert not side.call("is_model_ready", "nobody")
+        assert not side.call("is_model_ready", "every", "9")
+    else:
+        for model, version in (("nobody", ""), ("every", "9")):
+            report.refused(
+                lambda model=model, version=version: side.call("is_model_ready", model, version),
+                InferenceServerException,
+                "NOT_FOUND",
+            )
+
+
+def metadata(side: Side) -> None:
+    as_dict = {} if side.is_http else {"as_json": True}
+    server = side.call("get_server_metadata", **as_dict)
+    model = side.call("get_model_metadata", "every", **as_dict)
+
+    assert server["name"] == "turnout"
+    assert server["version"]
+    assert (model["name"], model["versions"]) == ("every", ["1"])
+    given = {each["name"]: (each["datatype"], [int(size) for size in each["shape"]]) for each in model["inputs"]}
+    assert given == {f"in_{each.lower()}": (each, [-1, WIDTH]) for each in DATATYPES}
+    assert {each["name"] for each in model["outputs"]} == {f"out_{each.lower()}" for each in DATATYPES}
+    report.refused(lambda: side.call("get_model_metadata", "nobody"), InferenceServerException, "nobody")
+
+
+def binary_of_every_datatype(side: Side) -> None:
+    for rows in ROWS:
+        sent = arrays_of("every", rows)
+        check_answer(sent, side.infer(sent))
+        check_answer(sent, side.infer(sent, outputs=[f"out_{each.lower()}" for each in DATATYPES]))
+
+
+def json_or_typed_of_every_datatype(side: Side) -> None:
+    for rows in ROWS:
+        sent = arrays_of("plain", rows, as_text=True)
+        if side.is_http:
+            outputs = [f"out_{each.lower()}" for each in WITH_JSON]
+            check_answer(sent, side.infer(sent, "plain", binary=False, outputs=outputs))
+        else:
+            check_answer(sent, _typed(side, sent))
+
+
+def json_beside_binary(side: Side) -> None:
+    sent = arrays_of("every", 2, as_text=True)
+    check_answer(sent, side.infer(sent, binary=False))
+    check_answer(sent, side.infer(sent, binary=False, outputs=[f"out_{each.lower()}" for each in DATATYPES]))
+
+
+def one_row_too_many(side: Side) -> None:
+    for binary in (True, False):
+        sent = arrays_of("every", MOST_ROWS + 1, as_text=True)
+        side.refused("400", f"takes at most {MOST_ROWS}", sent, binary=binary)
+
+
+def outputs_as_asked(side: Side) -> None:
+    sent = arrays_of("every", 2)
+    asked = ["out_uint8", "out_bytes", "out_fp16"]
+    result = side.infer(sent, outputs=asked, request_id="r-1")
+    response = result.get_response()
+
+    given = response["outputs"] if side.is_http else response.outputs
+    assert [each["name"] if side.is_http else each.name for each in given] == asked
+    assert (response["id"] if side.is_http else response.id) == "r-1"
+    assert (response["model_version"] if side.is_http else response.model_version) == "1"
+    assert result.as_numpy("out_fp32") is None
+    side.refused("400", "out_none", sent, outputs=["out_none"])
+
+
+def errors(side: Side) -> None:
+    sent = arrays_of("every", 2)
+    few = {**sent}
+    del few["in_fp32"]
+    side.refused("404", "model 'nobody' is unknown", sent, "nobody")
+    side.refused("404", "no version 9", sent, model_version="9")
+    side.refused("400", "needs input 'in_fp32' too", few)
+    side.refused("400", "no input 'xx_fp32'", {**few, "xx_fp32": sent["in_fp32"]})
+    side.refused("400", "shape", {**sent, "in_fp32": np.zeros((2, WIDTH + 1), np.float32)})
+    side.refused("400", "rows", {**sent, "in_fp32": np.zeros((1, WIDTH), np.float32)})
+    side.refused("400", "priority", sent, priority=-1 if side.is_http else 2**63)
+    check_answer(sent, side.infer(sent, model_version="1", priority=1, timeout=20_000_000))
+
+
+def compressed(side: Side) -> None:
+    sent = arrays_of("every", 4)
+    if not side.is_http:
+        check_answer(sent, side.infer(sent, compression_algorithm="gzip"))
+        return
+    for algorithm in ("gzip", "deflate"):
+        options = {"request_compression_algorithm": algorithm, "response_compression_algorithm": algorithm}
+        check_answer(sent, side.infer(sent, **options))
+
+
+def _typed(side: Side, sent: Arrays) -> Any:
+    """By the same stubs, the tensors as typed contents, which this client itself never sends."""
+    messages = importlib.import_module("tritonclient.grpc.service_pb2")
+    request = messages.ModelInferRequest(model_name="plain")
+    for name, array in sent.items():
+        datatype = name[3:].upper()
+        field = _FIELDS.get(datatype, "uint" if datatype.startswith("U") else "int")
+        given = request.inputs.add(name=name, datatype=datatype, shape=array.shape)
+        getattr(given.contents, f"{field}_contents").extend(array.ravel().tolist())
+    result = importlib.import_module("tritonclient.grpc").InferResult
+    return result(side._done(side.client._client_stub.ModelInfer(request)))
+
+
+def main(checks: str, protocol: str, addresses: Sequence[str]) -> None:
+    loop = asyncio.new_event_loop()
+    kinds = {"": None, ".aio": loop}
+    sides = {
+        f"{protocol}{kind} {number}": Side(importlib.import_module(f"tritonclient.{protocol}{kind}"), address, its_loop)
+        for number, address in enumerate(addresses)
+        for kind, its_loop in kinds.items()
+    }
+    report.run(checks, globals(), sides)
+    for side in sides.values():
+        side.call("close")
+    loop.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], sys.argv[3:])
