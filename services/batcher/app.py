@@ -31,7 +31,7 @@ async def build(config: BatcherConfig, app: App) -> AsyncIterator[None]:
     """Serve the pod's models until the block is left."""
     pod = Pod(config, app)
     config.run_dir.mkdir(parents=True, exist_ok=True)
-    tcp = await listen(config.link_address, pod.links, app.hello)
+    tcp = await listen(config.link_address, pod.links, app.hello, security=app.link_security)
     local = await listen(f"unix:{config.run_dir.absolute() / 'batcher.sock'}", pod.links, app.hello)
     servers = [tcp, local]
     for name, server in zip(("link", "local_link"), servers, strict=True):

@@ -7,23 +7,26 @@ import secrets
 import socket
 from collections.abc import Awaitable, Callable, Coroutine
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 from prometheus_client import CollectorRegistry, Gauge, PlatformCollector, ProcessCollector
 
-from services.chassis.config import ServiceConfig
+from services.chassis.config import BadConfigError, ServiceConfig
 from services.chassis.etcd import EtcdClient, Registration, split_endpoints
 from services.chassis.heartbeat import Heartbeat
 from services.chassis.link import PROTOCOL
 from services.chassis.ops import Readiness
 from services.chassis.process import host_id
 from services.chassis.telemetry import Traces, otlp_exporter
+from services.chassis.tls import BadCertificateError, Certificates, Kept, ListenerSecurity, ListenerTls, Material
 from services.core import keys
 from services.core.registry import ServiceRecord, ServiceState
 from turnout.v1 import link_pb2 as pb
 
 _CANCEL_S = 1.0
+
+T = TypeVar("T")
 
 
 class App:
@@ -40,12 +43,11 @@ class App:
         _describe_process(self.registry, service, self.heartbeat)
         place = {"service.instance.id": self.instance, "service.version": release(), "host.name": socket.gethostname()}
         self.traces = Traces(service, otlp_exporter(config.otlp_endpoint), self.registry, place)
-        self.etcd = EtcdClient(
-            split_endpoints(config.etcd_endpoints),
-            config.etcd_prefix,
-            user=config.etcd_user,
-            password=config.etcd_password,
-        )
+        self.certificates = Certificates(self.registry)
+        # None = plaintext
+        self.link_security = self.secured("LINK_TLS", lambda: self.certificates.links(config.link_tls))
+        self.metrics_security = self.listener_security("metrics", "METRICS_TLS", config.metrics_tls)
+        self.etcd = _etcd(config, self.secured("ETCD_TLS", lambda: self.certificates.etcd(config.etcd_tls)))
         self.registration = Registration(self.etcd, log=self.log)
         self.hello = pb.Hello(service=service, instance=self.instance, protocol=PROTOCOL)
         self.stop = asyncio.Event()  # set once by a signal or a crash
@@ -55,6 +57,17 @@ class App:
         self._drain_steps: list[Callable[[], Awaitable[None]]] = []
         self._checks: list[Callable[[], str | None]] = []
         self._record = ServiceRecord(host=self.host, pid=os.getpid())
+
+    def listener_security(self, use: str, setting: str, tls: ListenerTls) -> ListenerSecurity | None:
+        """Of listeners that share a certificate; None = plaintext. Raises BadConfigError."""
+        return self.secured(setting, lambda: self.certificates.listener(use, tls))
+
+    def secured(self, setting: str, read: Callable[[], T]) -> T:
+        """What `read` makes of files. Raises BadConfigError, naming the setting and the file."""
+        try:
+            return read()
+        except BadCertificateError as error:
+            raise BadConfigError(f"TURNOUT_{self.service.upper()}_{setting}: {error}") from None
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
         """Run `coroutine` as a task that this service owns: its failure is logged and stops the process.
@@ -166,6 +179,23 @@ def release() -> str:
         return version("turnout")
     except PackageNotFoundError:
         return "0"
+
+
+def _etcd(config: ServiceConfig, files: Kept[Material] | None) -> EtcdClient:
+    """Raises BadConfigError."""
+    try:
+        client = EtcdClient(
+            split_endpoints(config.etcd_endpoints),
+            config.etcd_prefix,
+            user=config.etcd_user,
+            password=config.password(),
+            tls=files.value if files else None,
+        )
+    except ValueError as error:
+        raise BadConfigError(f"ETCD_ENDPOINTS: {error}") from None
+    if files is not None:
+        files.on_change = client.renew
+    return client
 
 
 def _describe_process(registry: CollectorRegistry, service: str, heartbeat: Heartbeat) -> None:

@@ -20,6 +20,7 @@ import structlog
 from services.chassis.grpc_server import STATUS, bind
 from services.chassis.listening import CannotListenError, split_address
 from services.chassis.retry_hint import PUSHBACK
+from services.chassis.tls import CERTIFICATE, ListenerSecurity, shown_on_grpc
 from services.core.errors import INTERNAL, OK
 
 log = structlog.get_logger()
@@ -61,19 +62,22 @@ async def open_front(
     native: bool,
     reuse_port: bool = False,
     max_concurrent_streams: int = 1024,
+    security: ListenerSecurity | None = None,
 ) -> Front:
     """Listen on `address` for the method `path`; every other method goes to `other`, which this starts.
 
     Raises CannotListenError when the address is taken.
     """
-    if native and has_native():
+    if native and security is not None:
+        log.info("native_front_left", reason="it has no TLS: grpc.aio serves every method")
+    elif native and has_native():
         try:
             front = NativeFront(address, path, handler, other, reuse_port=reuse_port, streams=max_concurrent_streams)
         except OSError as error:
             raise CannotListenError.explain(address, error) from error
         await front.start()
         return front
-    fallback = AioFront(address, path, handler, other)
+    fallback = AioFront(address, path, handler, other, security)
     await fallback.start()
     return fallback
 
@@ -169,9 +173,21 @@ class NativeFront:
 
 
 class AioFront:
-    """grpc.aio: a task a call. Slower, and it knows TLS and connection ages."""
+    """grpc.aio: a task a call. Slower, and it knows TLS and connection ages.
 
-    def __init__(self, address: str, path: str, handler: FrontHandler, other: grpc.aio.Server) -> None:
+    Where callers show certificates, theirs is among the metadata as CERTIFICATE.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        path: str,
+        handler: FrontHandler,
+        other: grpc.aio.Server,
+        security: ListenerSecurity | None = None,
+    ) -> None:
+        self._security = security
+        self._asks = security is not None and security.asks == "required"
         self._handler = handler
         self._server = other
         self._calls: dict[int, asyncio.Future[tuple[int, Any, Metadata | None]]] = {}
@@ -183,7 +199,7 @@ class AioFront:
         self._server.add_registered_method_handlers(service, handlers)  # type: ignore[attr-defined]
 
     async def start(self) -> None:
-        self.address = bind(self._server, self.address)
+        self.address = bind(self._server, self.address, self._security)
         await self._server.start()
 
     def respond(self, call_id: int, payload: bytes, trailing: Metadata | None = None) -> object:
@@ -206,6 +222,8 @@ class AioFront:
         self._last_id = call_id = self._last_id + 1
         future = self._calls[call_id] = asyncio.get_running_loop().create_future()
         metadata: Any = context.invocation_metadata() or ()
+        if self._asks:
+            metadata = (*metadata, (CERTIFICATE, shown_on_grpc(context)))
         self._handler.call(call_id, payload, metadata, _remaining_s(context))
         try:
             code, value, trailing = await future

@@ -9,6 +9,7 @@ import structlog
 
 from services.chassis.listening import CannotListenError, probe
 from services.chassis.retry_hint import status_details
+from services.chassis.tls import ListenerSecurity, Material
 from services.core.errors import ServingError
 
 STATUS: dict[int, grpc.StatusCode] = {code.value[0]: code for code in grpc.StatusCode}
@@ -31,17 +32,43 @@ def grpc_server(*, limit_bytes: int = _LIMIT_BYTES, max_in_flight: int = 1000) -
     )
 
 
-def bind(server: grpc.aio.Server, address: str) -> str:
-    """Listen in plaintext on "host:port" or "unix:/path"; gives the address with its real port.
+def bind(server: grpc.aio.Server, address: str, security: ListenerSecurity | None = None) -> str:
+    """Listen on "host:port", or in plaintext on "unix:/path"; gives the address with its real port.
 
     Raises CannotListenError.
     """
     probe(address)  # as gRPC says only that it failed, and prints that itself
     try:
-        port = server.add_insecure_port(address)
+        if security is None:
+            port = server.add_insecure_port(address)
+        else:
+            port = server.add_secure_port(address, _credentials(security))
     except RuntimeError as error:
         raise CannotListenError.explain(address, error) from error
     return address if address.startswith("unix:") else f"{address.rpartition(':')[0]}:{port}"
+
+
+def _credentials(security: ListenerSecurity) -> grpc.ServerCredentials:
+    """They follow the files: gRPC asks at each handshake."""
+    shown = security.material
+
+    def config(material: Material) -> grpc.ServerCertificateConfiguration:
+        pair = (material.key, material.certificate)
+        return grpc.ssl_server_certificate_configuration([pair], root_certificates=material.ca or None)
+
+    def changed() -> grpc.ServerCertificateConfiguration | None:
+        nonlocal shown
+        now = security.material
+        if now is shown:
+            return None
+        shown = now
+        return config(now)
+
+    if security.asks == "optional":
+        log.warning("certificates_not_asked_for", name="grpc", reason="gRPC's server cannot ask for one and do without")
+    return grpc.dynamic_ssl_server_credentials(
+        config(shown), changed, require_client_authentication=security.asks == "required"
+    )
 
 
 class ErrorInterceptor(grpc.aio.ServerInterceptor):

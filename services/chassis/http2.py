@@ -5,6 +5,7 @@ behind it: grpc.aio's threads cost 0.6 ms a hop when idle (docs/adr/0002).
 """
 
 import asyncio
+import ssl
 from collections.abc import Callable
 from typing import Protocol, cast
 
@@ -86,7 +87,7 @@ class Http2(asyncio.Protocol):
         return self._connection.send_request(
             [
                 (b":method", b"POST"),
-                (b":scheme", b"http"),
+                (b":scheme", b"https" if self.tls else b"http"),
                 (b":path", path.encode()),
                 (b":authority", b"turnout"),
                 (b"content-type", b"application/grpc"),
@@ -123,6 +124,11 @@ class Http2(asyncio.Protocol):
         """End a stream of the server."""
         self._connection.send_trailers(stream, trailers)
         self.schedule_flush()
+
+    @property
+    def tls(self) -> ssl.SSLObject | None:
+        """None = plaintext."""
+        return self._transport.get_extra_info("ssl_object") if self._transport else None
 
     @property
     def queued_bytes(self) -> int:

@@ -66,7 +66,7 @@ async def serve(service: str, config: C, build: Build[C]) -> int:
     logs.set_up(config.log_level, service=service, instance=instance)
     app = App(service, config, instance)
     reap()
-    ops = OpsServer(app.registry, app.heartbeat, app.readiness)
+    ops = OpsServer(app.registry, app.heartbeat, app.readiness, app.metrics_security)
     _stop_on_signals(app)
     background: list[asyncio.Task[None]] = []
     try:
@@ -86,6 +86,7 @@ def _background(app: App) -> list[tuple[Coroutine[Any, Any, None], str]]:
         (app.heartbeat.run(), "heartbeat"),
         (app.registration.run(), "registration"),
         (app.watch_readiness(), "readiness"),
+        (app.certificates.watch(), "certificates"),
     ]
 
 

@@ -19,7 +19,7 @@ async def link_ports(
     async with AsyncExitStack() as stack:
         servers = []
         for place in (address, *([f"unix:{path}"] if path else [])):
-            server = await listen(place, handler, app.hello, unary=unary)
+            server = await listen(place, handler, app.hello, unary=unary, security=app.link_security)
             stack.push_async_callback(server.close)
             app.log.info("listening", name="link", address=server.address)
             servers.append(server)

@@ -12,6 +12,7 @@ from prometheus_client.exposition import choose_encoder
 
 from services.chassis.heartbeat import Heartbeat
 from services.chassis.listening import CannotListenError, split_address
+from services.chassis.tls import ListenerSecurity
 
 _READY_TIMEOUT_S = 1.0
 _CLOSE_S = 1.0
@@ -30,8 +31,13 @@ class OpsServer:
     """
 
     def __init__(
-        self, registry: CollectorRegistry, heartbeat: Heartbeat, readiness: Callable[[], Coroutine[Any, Any, Readiness]]
+        self,
+        registry: CollectorRegistry,
+        heartbeat: Heartbeat,
+        readiness: Callable[[], Coroutine[Any, Any, Readiness]],
+        security: ListenerSecurity | None = None,
     ) -> None:
+        self._tls = security.context if security else None
         self._registry = registry
         self._heartbeat = heartbeat
         self._readiness = readiness  # awaited on the loop that called start()
@@ -69,7 +75,7 @@ class OpsServer:
         await runner.setup()
         host, port = split_address(address)
         try:
-            await web.TCPSite(runner, host, port, backlog=_BACKLOG).start()
+            await web.TCPSite(runner, host, port, backlog=_BACKLOG, ssl_context=self._tls).start()
         except OSError as error:
             raise CannotListenError.explain(address, error) from error
         self._bound.set_result(f"{address.rpartition(':')[0]}:{runner.addresses[0][1]}")

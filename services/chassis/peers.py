@@ -9,6 +9,7 @@ import structlog
 
 from services.chassis.etcd import Change
 from services.chassis.link import Link, LinkClient, LinkHandler
+from services.chassis.tls import LinkSecurity
 from services.core import keys
 from services.core.registry import ServiceRecord, dial_address
 from services.core.spec import BadValueError
@@ -20,11 +21,14 @@ log = structlog.get_logger()
 class Peers:
     """Every live process of one service, as links of this one. A LinkHandler in front of `handler`."""
 
-    def __init__(self, service: str, handler: LinkHandler, hello: pb.Hello, host: str) -> None:
+    def __init__(
+        self, service: str, handler: LinkHandler, hello: pb.Hello, host: str, security: LinkSecurity | None = None
+    ) -> None:
         self._prefix = keys.service(service, "")
         self._handler = handler
         self._hello = hello
         self._host = host
+        self._security = security
         self._addresses: dict[str, str] = {}  # of the instances that have a record
         self._clients: dict[str, LinkClient] = {}  # by address
         self._retired: list[LinkClient] = []
@@ -57,7 +61,7 @@ class Peers:
         if address:
             self._addresses[name] = address
             if address not in self._clients:
-                client = self._clients[address] = LinkClient(address, self, self._hello)
+                client = self._clients[address] = LinkClient(address, self, self._hello, security=self._security)
                 client.start()
 
     def _drop_the_gone(self, lost: Link | None = None) -> None:

@@ -16,6 +16,7 @@ from services.chassis.arena.arenas import Arenas
 from services.chassis.etcd import Change
 from services.chassis.link import Link, LinkClient, is_unix
 from services.chassis.quick_reply import AnyReply, ReplyReader
+from services.chassis.tls import LinkSecurity
 from services.core import keys
 from services.core.errors import UNAVAILABLE
 from services.core.registry import Endpoint, dial_address
@@ -34,7 +35,12 @@ class Replica:
     """One pod as its caller sees it: a link, what it serves, and what is in flight on it."""
 
     def __init__(
-        self, address: str, hello: pb.Hello, on_change: Callable[[], None], arenas: Arenas | None = None
+        self,
+        address: str,
+        hello: pb.Hello,
+        on_change: Callable[[], None],
+        arenas: Arenas | None = None,
+        security: LinkSecurity | None = None,
     ) -> None:
         self.name = address
         self.serving: dict[tuple[str, str], pb.Served] = {}
@@ -48,7 +54,7 @@ class Replica:
         self._pending: dict[int, tuple[OnReply, int]] = {}
         self._next_id = 0
         self._reader = ReplyReader()
-        self._client = LinkClient(address, self, hello)
+        self._client = LinkClient(address, self, hello, security=security)
         self._client.start()
 
     @property
@@ -158,7 +164,15 @@ class Replica:
 class Replicas:
     """Every replica that endpoints/ names. `on_change` is called when what can be served changes."""
 
-    def __init__(self, hello: pb.Hello, host: str, on_change: Callable[[], None], arenas: Arenas | None = None) -> None:
+    def __init__(
+        self,
+        hello: pb.Hello,
+        host: str,
+        on_change: Callable[[], None],
+        arenas: Arenas | None = None,
+        security: LinkSecurity | None = None,
+    ) -> None:
+        self._security = security
         self._arenas = arenas  # for large tensors to replicas on this host; None = as bytes
         self._hello = hello
         self._host = host
@@ -228,7 +242,8 @@ class Replicas:
         address = dial_address(endpoint, self._host)
         replica = self._by_address.get(address)
         if replica is None:
-            replica = self._by_address[address] = Replica(address, self._hello, self._changed, self._arenas)
+            replica = Replica(address, self._hello, self._changed, self._arenas, self._security)
+            self._by_address[address] = replica
         replica.named_by.add(key)
         self._addresses[key] = address
 

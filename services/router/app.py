@@ -44,9 +44,9 @@ async def build(config: RouterConfig, app: App) -> AsyncIterator[None]:
     """Serve until left; everything the listeners need is opened before them and closed after."""
     metrics = RouterMetrics(app.registry)
     table = Table(metrics.follow)
-    features = Features(app.hello, app.host, perf_counter_ns)
-    comparators = Comparators(app.hello, app.host)
-    recorders = Recorders(app.hello, app.host, metrics, config.max_record_bytes)
+    features = Features(app.hello, app.host, perf_counter_ns, app.link_security)
+    comparators = Comparators(app.hello, app.host, app.link_security)
+    recorders = Recorders(app.hello, app.host, metrics, config.max_record_bytes, app.link_security)
     arenas = Arenas(config.shared_memory_bytes)
     app.registry.register(arenas)
     state = State(app, table, metrics, [features.peers, comparators.peers, recorders.peers], arenas)

@@ -3,6 +3,7 @@
 from pydantic import Field
 
 from services.chassis.config import Address, ServiceConfig
+from services.chassis.tls.settings import ListenerTls
 
 
 class RouterConfig(ServiceConfig):
@@ -11,6 +12,7 @@ class RouterConfig(ServiceConfig):
     grpc_address: Address = "127.0.0.1:8001"
     rest_address: Address = "127.0.0.1:8000"
     metrics_address: Address = "127.0.0.1:8002"
+    tls: ListenerTls = ListenerTls()
     native_front: bool = True  # pygrpc-native for ModelInfer; off = grpc.aio for everything
     reuse_port: bool = False  # several router processes on one port
     max_in_flight: int = Field(default=8192, ge=1)  # requests; past it a call is refused before it is parsed

@@ -8,6 +8,7 @@ import structlog
 
 from services.chassis.link import Link
 from services.chassis.peers import Peers
+from services.chassis.tls import LinkSecurity
 from services.core.arrays import decode
 from services.core.errors import UNAVAILABLE, InvalidRequestError, PreconditionError, UnavailableError
 from services.core.model_spec import FeatureUse
@@ -23,8 +24,10 @@ Key = int | str | bytes
 class Features:
     """Look-ups in flight, matched by id; each is answered exactly once through `flight.featured`."""
 
-    def __init__(self, hello: link_pb2.Hello, host: str, clock_ns: Callable[[], int]) -> None:
-        self.peers = Peers("feature_proxy", self, hello, host)
+    def __init__(
+        self, hello: link_pb2.Hello, host: str, clock_ns: Callable[[], int], security: LinkSecurity | None = None
+    ) -> None:
+        self.peers = Peers("feature_proxy", self, hello, host, security)
         self._clock_ns = clock_ns
         self._links: dict[str, Link] = {}
         self._pending: dict[int, tuple[Flight, Link]] = {}

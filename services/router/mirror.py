@@ -8,6 +8,7 @@ from services.chassis.framing import MAX_MESSAGE_BYTES
 from services.chassis.link import Link
 from services.chassis.peers import Peers
 from services.chassis.quick_reply import AnyReply, whole
+from services.chassis.tls import LinkSecurity
 from services.core import stages
 from services.core.rendezvous import choose
 from services.core.signature import SIGNATURE_NAME
@@ -24,8 +25,8 @@ _MAX_BYTES = MAX_MESSAGE_BYTES - (1 << 20)  # of one copy: the request and its a
 class Comparators:
     """The comparators in services/shadow/; each (model, candidate) has one, so that it holds all its counts."""
 
-    def __init__(self, hello: link_pb2.Hello, host: str) -> None:
-        self.peers = Peers("shadow", self, hello, host)
+    def __init__(self, hello: link_pb2.Hello, host: str, security: LinkSecurity | None = None) -> None:
+        self.peers = Peers("shadow", self, hello, host, security)
         self._links: dict[str, Link] = {}
 
     def choose(self, model: str, candidate: str) -> Link | None:

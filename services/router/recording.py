@@ -13,6 +13,7 @@ from services.chassis.link import Link
 from services.chassis.peers import Peers
 from services.chassis.quick_reply import AnyReply, whole
 from services.chassis.throttle import Throttle
+from services.chassis.tls import LinkSecurity
 from services.core.errors import OK, ServingError
 from services.core.protowire import bytes_field
 from services.core.split import POINTS, point_of
@@ -60,8 +61,15 @@ class Wish:
 class Recorders:
     """The recorders in services/recorder/, each with a wish. `wishes`, by model, is empty nearly always."""
 
-    def __init__(self, hello: link_pb2.Hello, host: str, metrics: RouterMetrics, max_queued_bytes: int) -> None:
-        self.peers = Peers("recorder", self, hello, host)
+    def __init__(
+        self,
+        hello: link_pb2.Hello,
+        host: str,
+        metrics: RouterMetrics,
+        max_queued_bytes: int,
+        security: LinkSecurity | None = None,
+    ) -> None:
+        self.peers = Peers("recorder", self, hello, host, security)
         self.wishes: dict[str, list[Wish]] = {}
         self._router = hello.instance
         self._metrics = metrics

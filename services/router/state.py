@@ -44,7 +44,7 @@ class State:
         self._once_ready: set[str] = set()
         self._searched: set[tuple[str, int]] = set()
         self.listeners: list[Callable[[], None]] = []
-        self.replicas = Replicas(app.hello, app.host, self._changed, arenas)
+        self.replicas = Replicas(app.hello, app.host, self._changed, arenas, app.link_security)
         snapshot = app.config.data_dir / f"router-{app.config.instance or 'snapshot'}.json"
         self.mirror = Mirror(app.etcd, PREFIXES, self._take, snapshot=snapshot, log=app.log)
 

@@ -23,7 +23,7 @@ async def build(config: ShadowConfig, app: App) -> AsyncIterator[None]:
     """Serve until left. Mirrors that come before endpoints/ is known are dropped as "no_replica"."""
     os.nice(config.nice)  # this thread and those it starts: what serves callers on this host comes first
     async with AsyncExitStack() as stack:
-        replicas = Replicas(app.hello, app.host, lambda: None)
+        replicas = Replicas(app.hello, app.host, lambda: None, security=app.link_security)
         stack.push_async_callback(replicas.close)
         tallies = Tallies(config.max_pairs, config.worst_examples)
         room = Room(config.max_pending, config.max_pending_bytes)

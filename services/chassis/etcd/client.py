@@ -7,6 +7,7 @@ from typing import NamedTuple
 from services.chassis.etcd.connection import Connection, Method, TlsFiles
 from services.chassis.etcd.errors import CompactedError, EtcdError, LeaseLostError
 from services.chassis.etcd.watch import Watch, WatchTiming
+from services.chassis.tls import Material
 from services.core import keys
 from turnout.etcd import rpc_pb2 as rpc
 
@@ -67,7 +68,7 @@ class EtcdClient:
         *,
         user: str = "",
         password: str = "",
-        tls: TlsFiles | None = None,
+        tls: TlsFiles | Material | None = None,
         timeout_s: float = 5.0,
     ) -> None:
         self.prefix = prefix
@@ -168,6 +169,10 @@ class EtcdClient:
             key=start or b"\0", range_end=range_end(start), start_revision=after + 1, progress_notify=True
         )
         return Watch(self._connection, create, cluster=cluster, skip=len(self._prefix), timing=timing)
+
+    def renew(self, tls: Material) -> None:
+        """Show and believe something else from the next call on."""
+        self._connection.renew(tls)
 
     async def close(self) -> None:
         await self._connection.close()

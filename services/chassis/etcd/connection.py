@@ -18,6 +18,7 @@ from services.chassis.etcd.errors import (
     translated,
     was_never_sent,
 )
+from services.chassis.tls import Material
 from turnout.etcd import rpc_pb2 as rpc
 
 RequestT = TypeVar("RequestT", bound=Message)
@@ -86,6 +87,11 @@ class Stream(Generic[RequestT, ResponseT]):
             response: Any = await self._call.read()
         except grpc.aio.AioRpcError as error:
             raise self._failed(error) from None
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise self._over() from None  # the call was, not who reads: its channel is closed
         if not isinstance(response, Message):  # the end of the stream
             raise self._over()
         return cast("ResponseT", response)
@@ -116,9 +122,15 @@ class Connection:
     """A cluster of endpoints HOST:PORT. Connects on the first call; an endpoint that fails is left for the next one."""
 
     def __init__(
-        self, endpoints: Sequence[str], *, user: str, password: str, tls: TlsFiles | None, timeout_s: float
+        self,
+        endpoints: Sequence[str],
+        *,
+        user: str,
+        password: str,
+        tls: TlsFiles | Material | None,
+        timeout_s: float,
     ) -> None:
-        self._endpoints = [name.strip().removeprefix("http://").removeprefix("https://") for name in endpoints if name]
+        self._endpoints = [_host_and_port(name, is_secure=tls is not None) for name in endpoints if name]
         if not self._endpoints:
             raise ValueError("etcd: expected at least one endpoint HOST:PORT")
         self._user, self._password = user, password
@@ -126,6 +138,7 @@ class Connection:
         self.timeout_s = timeout_s
         self._current = 0
         self._channels: dict[str, grpc.aio.Channel] = {}
+        self._leaving: set[asyncio.Task[None]] = set()  # channels with a certificate that was replaced
         self._token: str | None = None  # None: to log in; "": etcd asks for none
         self._logging_in = asyncio.Lock()
 
@@ -178,10 +191,21 @@ class Connection:
         """Log in again before the next call."""
         self._token = None
 
+    def renew(self, tls: Material) -> None:
+        """Use other certificates from the next call on; calls in flight may take timeout_s, streams are opened anew."""
+        self._credentials = _credentials(tls)
+        channels, self._channels = list(self._channels.values()), {}
+        for channel in channels:
+            task = asyncio.get_running_loop().create_task(channel.close(self.timeout_s), name="etcd-leave")
+            self._leaving.add(task)
+            task.add_done_callback(self._leaving.discard)
+
     async def close(self) -> None:
         channels, self._channels = list(self._channels.values()), {}
         for channel in channels:
             await channel.close(None)
+        for task in self._leaving:
+            task.cancel()
 
     async def _call_as_user(
         self, endpoint: str, method: Method[RequestT, ResponseT], request: RequestT, timeout_s: float
@@ -244,7 +268,19 @@ class Connection:
         return channel
 
 
-def _credentials(tls: TlsFiles) -> grpc.ChannelCredentials:
+def _host_and_port(endpoint: str, *, is_secure: bool) -> str:
+    """Raises ValueError for https:// without certificates to believe it by: it would be dialled in plaintext."""
+    name = endpoint.strip()
+    if name.startswith("https://") and not is_secure:
+        raise ValueError(f"etcd: {name} asks for TLS: name the authorities of its certificate (ETCD_TLS_CA)")
+    if name.startswith("http://") and is_secure:
+        raise ValueError(f"etcd: {name} asks for plaintext, and ETCD_TLS_CA for TLS: take one of them away")
+    return name.removeprefix("http://").removeprefix("https://")
+
+
+def _credentials(tls: TlsFiles | Material) -> grpc.ChannelCredentials:
+    if isinstance(tls, Material):
+        return grpc.ssl_channel_credentials(tls.ca, tls.key or None, tls.certificate or None)
     key = tls.key.read_bytes() if tls.key else None
     chain = tls.cert.read_bytes() if tls.cert else None
     return grpc.ssl_channel_credentials(tls.ca.read_bytes(), key, chain)

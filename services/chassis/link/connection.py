@@ -51,6 +51,7 @@ class Link:
         self.lender: Lender | None = None  # large tensors may go through shared memory: see services.chassis.arena
         self.borrower: Borrower | None = None  # they may come so
         self.read_encoded: Callable[[bytes], bytes] | None = None  # sees a frame's bytes first; gives what it left
+        self.on_connected: Callable[[Link], None] | None = None
         self.on_lost: Callable[[Link, str], None] | None = None
         self.on_other: Callable[[Link, int, str], None] | None = None
         self.unary_calls: dict[int, bytes] = {}
@@ -118,6 +119,8 @@ class Link:
     # -- what Http2 calls
 
     def connected(self) -> None:
+        if self.on_connected is not None:
+            self.on_connected(self)
         if self._role is Role.CLIENT:
             self._open_stream = self._http2.request(OPEN)
             self._bulk_stream = self._http2.request(BULK)

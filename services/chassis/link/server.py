@@ -13,11 +13,13 @@ from ngh2 import Role
 from services.chassis.http2 import Headers
 from services.chassis.link.connection import KEEPALIVE_S, Link, LinkHandler, is_unix
 from services.chassis.listening import split_address
+from services.chassis.tls import LinkSecurity
 from services.core.errors import INTERNAL, UNIMPLEMENTED, ServingError
 from turnout.v1 import link_pb2 as pb
 
 _UNARY_TIMEOUT_S = 30.0
 _MAX_LINKS = 512
+_HANDSHAKE_S = 5.0
 
 log = structlog.get_logger()
 Unary = Callable[[bytes], Awaitable[bytes]]
@@ -26,13 +28,21 @@ Unary = Callable[[bytes], Awaitable[bytes]]
 class LinkServer:
     """The listening end: many links, and plain unary methods on the same port."""
 
-    def __init__(self, handler: LinkHandler, hello: pb.Hello, unary: Mapping[str, Unary], keepalive_s: float) -> None:
+    def __init__(
+        self,
+        handler: LinkHandler,
+        hello: pb.Hello,
+        unary: Mapping[str, Unary],
+        keepalive_s: float,
+        security: LinkSecurity | None,
+    ) -> None:
         self.address = ""
         self.links: set[Link] = set()
         self._handler = handler
         self._hello = hello
         self._unary = unary
         self._keepalive_s = keepalive_s
+        self._security = security
         self._server: asyncio.Server | None = None
         self._calls: dict[tuple[Link, int], str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -51,7 +61,10 @@ class LinkServer:
             self.address = address
         else:
             host, port = split_address(address)
-            self._server = await loop.create_server(self._accept, host, port)
+            context = self._security.server if self._security else None
+            self._server = await loop.create_server(
+                self._accept, host, port, ssl=context, ssl_handshake_timeout=_HANDSHAKE_S if context else None
+            )
             self.address = f"{host}:{self._server.sockets[0].getsockname()[1]}"
 
     def drain(self, reason: str) -> None:
@@ -77,13 +90,21 @@ class LinkServer:
 
     def _accept(self) -> asyncio.Protocol:
         link = Link(self._handler, self._hello, Role.SERVER, self._keepalive_s)
+        link.on_connected = self._connected
         link.on_lost = self._lost
         link.on_other = self._other
-        self.links.add(link)
-        if len(self.links) > _MAX_LINKS:
-            log.warning("link_refused", reason=f"over {_MAX_LINKS} links")
-            asyncio.get_running_loop().call_soon(link.protocol.abort, "too many links")
         return link.protocol
+
+    def _connected(self, link: Link) -> None:
+        """It is there, and TLS, where there is any, is agreed."""
+        self.links.add(link)
+        tls = link.protocol.tls
+        fault = self._security.fault_of(tls) if self._security and tls else ""
+        if len(self.links) > _MAX_LINKS:
+            fault = f"over {_MAX_LINKS} links"
+        if fault:
+            log.warning("link_refused", reason=fault)
+            asyncio.get_running_loop().call_soon(link.protocol.abort, fault)
 
     def _lost(self, link: Link, _reason: str) -> None:
         self.links.discard(link)
@@ -138,11 +159,13 @@ async def listen(
     unary: Mapping[str, Unary] | None = None,
     keepalive_s: float = KEEPALIVE_S,
     sock: socket.socket | None = None,
+    security: LinkSecurity | None = None,
 ) -> LinkServer:
     """Listen on "host:port" (0 = any free port) or "unix:/path" until closed. Raises OSError when it is taken.
 
-    `sock` is a Unix socket that listens there already, and is owned from now on.
+    `sock` is a Unix socket that listens there already, and is owned from now on. `security` is for ports only: who may
+    use a Unix socket, its file's mode says.
     """
-    server = LinkServer(handler, hello, unary or {}, keepalive_s)
+    server = LinkServer(handler, hello, unary or {}, keepalive_s, security)
     await server.start(address, sock)
     return server

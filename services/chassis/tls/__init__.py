@@ -1,0 +1,24 @@
+"""TLS by settings: what listeners, links and etcd's client show and believe, renewed without a restart."""
+
+from services.chassis.tls.certificates import Certificates, Kept, LinkSecurity, ListenerSecurity
+from services.chassis.tls.material import BadCertificateError, Material
+from services.chassis.tls.peer import CERTIFICATE, PeerCertificate, peer_certificate, shown_on, shown_on_grpc
+from services.chassis.tls.settings import EtcdTls, LinkTls, ListenerTls, PemFiles
+
+__all__ = [
+    "CERTIFICATE",
+    "BadCertificateError",
+    "Certificates",
+    "EtcdTls",
+    "Kept",
+    "LinkSecurity",
+    "LinkTls",
+    "ListenerSecurity",
+    "ListenerTls",
+    "Material",
+    "PeerCertificate",
+    "PemFiles",
+    "peer_certificate",
+    "shown_on",
+    "shown_on_grpc",
+]
