@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
 
 from services.batcher.config import BatcherConfig
 from services.chassis.config import ServiceConfig
@@ -70,6 +70,10 @@ MEANINGS = {
     "ServiceConfig.etcd_prefix": "of all keys",
     "ServiceConfig.etcd_user": "empty = etcd asks for no log-in",
     "ServiceConfig.etcd_password": "of that user",
+    "ServiceConfig.etcd_tls": "etcd",
+    "ServiceConfig.link_tls": "links",
+    "ServiceConfig.metrics_tls": "metrics and health",
+    "RouterConfig.tls": "gRPC and REST",
     "ServiceConfig.drain_s": "to finish what is in flight after SIGTERM or SIGINT",
     "ServiceConfig.log_level": "of this process; libraries speak from warning on, at `debug` from info on",
     "RouterConfig.grpc_address": "host:port of the gRPC API",
@@ -147,9 +151,33 @@ def rows(cls: type[BaseModel], *, own: bool = False) -> list[Row]:
     said = {name: text for base in reversed(cls.__mro__) if base.__module__.startswith("services") for name, text in
             comments(base).items()}  # fmt: skip
     return [
-        Row(name, kind(field), default(cls, name), (said.get(name) or meaning(cls, name)).replace("None =", "null ="))
+        row
         for name, field in schema["properties"].items()
         if shared.get(name, {}).get("default", ...) != field.get("default", None)
+        for row in group_rows(cls, name)
+        or [
+            Row(
+                name,
+                kind(field),
+                default(cls, name),
+                (said.get(name) or meaning(cls, name)).replace("None =", "null ="),
+            )
+        ]
+    ]
+
+
+def group_rows(cls: type[BaseModel], name: str) -> list[Row]:
+    """The settings of a group, which a process reads each from a variable of its own."""
+    group = cls.model_fields[name].annotation
+    if not (issubclass(cls, ServiceConfig) and isinstance(group, type) and issubclass(group, BaseModel)):
+        return []
+    return [
+        row._replace(
+            name=f"{name}_{row.name}",
+            default="empty" if row.default == "null" else row.default,
+            meaning=f"{MEANINGS[f'{cls.__name__}.{name}']}: {row.meaning}",
+        )
+        for row in rows(group)
     ]
 
 
@@ -238,6 +266,8 @@ def default(cls: type[BaseModel], name: str) -> str:
         return "its defaults" if not value.model_fields_set else f"`{value.model_dump_json(exclude_defaults=True)}`"
     if isinstance(value, Path):
         value = str(value)
+    if isinstance(value, SecretStr):
+        value = value.get_secret_value()
     if value is None:
         return "null"
     if isinstance(value, int) and not isinstance(value, bool) and value >= 1 << 20 and value % (1 << 20) == 0:

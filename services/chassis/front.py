@@ -20,7 +20,7 @@ import structlog
 from services.chassis.grpc_server import STATUS, bind
 from services.chassis.listening import CannotListenError, split_address
 from services.chassis.retry_hint import PUSHBACK
-from services.chassis.tls import CERTIFICATE, ListenerSecurity, shown_on_grpc
+from services.chassis.tls import ListenerSecurity
 from services.core.errors import INTERNAL, OK
 
 log = structlog.get_logger()
@@ -173,10 +173,7 @@ class NativeFront:
 
 
 class AioFront:
-    """grpc.aio: a task a call. Slower, and it knows TLS and connection ages.
-
-    Where callers show certificates, theirs is among the metadata as CERTIFICATE.
-    """
+    """grpc.aio: a task a call. Slower, and it knows TLS and connection ages."""
 
     def __init__(
         self,
@@ -187,7 +184,6 @@ class AioFront:
         security: ListenerSecurity | None = None,
     ) -> None:
         self._security = security
-        self._asks = security is not None and security.asks == "required"
         self._handler = handler
         self._server = other
         self._calls: dict[int, asyncio.Future[tuple[int, Any, Metadata | None]]] = {}
@@ -222,8 +218,6 @@ class AioFront:
         self._last_id = call_id = self._last_id + 1
         future = self._calls[call_id] = asyncio.get_running_loop().create_future()
         metadata: Any = context.invocation_metadata() or ()
-        if self._asks:
-            metadata = (*metadata, (CERTIFICATE, shown_on_grpc(context)))
         self._handler.call(call_id, payload, metadata, _remaining_s(context))
         try:
             code, value, trailing = await future

@@ -40,7 +40,7 @@ class HttpRequest:
     body: bytes | bytearray | memoryview = b""
     query: Mapping[str, str] = field(default_factory=dict)
     peer: str = ""  # the caller's address
-    certificate: Mapping[str, Any] | None = None  # of a caller that proved one, as ssl.getpeercert() gives it
+    certificate: bytes = b""  # DER, of a caller that proved it is its own; empty = none
 
 
 @dataclass(slots=True)

@@ -96,6 +96,7 @@ async def _listening(
 ) -> AsyncIterator[None]:
     """Open both listeners and say where they are; close them when left."""
     limits = {"max_in_flight": config.max_in_flight, "max_message_bytes": config.max_message_bytes}
+    security = app.listener_security("listeners", "TLS", config.tls)
     inference = HotMethod(ModelInferCodec(), dispatcher, metrics, **limits)
     front = inference.front = await open_front(
         config.grpc_address,
@@ -105,6 +106,7 @@ async def _listening(
         native=config.native_front,
         reuse_port=config.reuse_port,
         max_concurrent_streams=config.max_concurrent_streams,
+        security=security,
     )
     if isinstance(front, NativeFront):
         metrics.follow_front(front.metrics, MODEL_INFER)
@@ -113,7 +115,7 @@ async def _listening(
     Infer(dispatcher, max_in_flight=config.max_in_flight).add_routes(routes)
     rest = RestServer(routes, max_message_bytes=config.max_message_bytes)
     try:
-        await rest.start(config.rest_address, reuse_port=config.reuse_port)
+        await rest.start(config.rest_address, reuse_port=config.reuse_port, security=security)
         app.announce(address=front.address, rest=rest.address)
         app.log.info("listening", name="grpc", address=front.address)
         app.log.info("listening", name="rest", address=rest.address)

@@ -2,11 +2,10 @@
 
 from services.chassis.tls.certificates import Certificates, Kept, LinkSecurity, ListenerSecurity
 from services.chassis.tls.material import BadCertificateError, Material
-from services.chassis.tls.peer import CERTIFICATE, PeerCertificate, peer_certificate, shown_on, shown_on_grpc
+from services.chassis.tls.peer import shown_on, shown_on_grpc
 from services.chassis.tls.settings import EtcdTls, LinkTls, ListenerTls, PemFiles
 
 __all__ = [
-    "CERTIFICATE",
     "BadCertificateError",
     "Certificates",
     "EtcdTls",
@@ -16,9 +15,7 @@ __all__ = [
     "ListenerSecurity",
     "ListenerTls",
     "Material",
-    "PeerCertificate",
     "PemFiles",
-    "peer_certificate",
     "shown_on",
     "shown_on_grpc",
 ]

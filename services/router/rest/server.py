@@ -9,6 +9,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from services.chassis.http import HttpRequest, HttpResponse, MethodNotAllowedError, Routes
 from services.chassis.listening import CannotListenError, split_address
+from services.chassis.tls import ListenerSecurity, shown_on
 from services.core.errors import InternalError, ServingError, http_status_of
 from services.router.flight import REQUEST_ID, request_id_of
 from services.router.rest.bodies import BodyReader
@@ -50,11 +51,12 @@ class RestServer:
         )
         self.address = ""
 
-    async def start(self, address: str, *, reuse_port: bool) -> None:
-        """Raises CannotListenError."""
+    async def start(self, address: str, *, reuse_port: bool, security: ListenerSecurity | None = None) -> None:
+        """`security` None = plaintext. Raises CannotListenError."""
         host, port = split_address(address)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, host, port, reuse_port=reuse_port)
+        context = security.context if security else None
+        site = web.TCPSite(self._runner, host, port, reuse_port=reuse_port, ssl_context=context)
         try:
             await site.start()
         except OSError as error:
@@ -95,6 +97,7 @@ class RestServer:
             body=await self._bodies.read(request),
             query=request.query,
             peer=request.remote or "",
+            certificate=shown_on(request.transport),
         )
         return await route.handler(asked, **names)
 
