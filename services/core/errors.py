@@ -4,7 +4,7 @@ from typing import ClassVar
 
 # gRPC status numbers, so that core needs no transport.
 OK, CANCELLED, UNKNOWN, INVALID_ARGUMENT, DEADLINE_EXCEEDED, NOT_FOUND = 0, 1, 2, 3, 4, 5
-PERMISSION_DENIED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION = 7, 8, 9
+ALREADY_EXISTS, PERMISSION_DENIED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION = 6, 7, 8, 9
 UNIMPLEMENTED, INTERNAL, UNAVAILABLE, UNAUTHENTICATED = 12, 13, 14, 16
 
 HTTP_STATUS = {
@@ -14,6 +14,7 @@ HTTP_STATUS = {
     INVALID_ARGUMENT: 400,
     DEADLINE_EXCEEDED: 504,
     NOT_FOUND: 404,
+    ALREADY_EXISTS: 400,
     PERMISSION_DENIED: 403,
     RESOURCE_EXHAUSTED: 429,
     FAILED_PRECONDITION: 412,
@@ -60,8 +61,18 @@ class UnauthenticatedError(ServingError):
     code = UNAUTHENTICATED
 
 
+class PermissionDeniedError(ServingError):
+    """Not for this caller, or not here."""
+
+    code = PERMISSION_DENIED
+
+
 class NotFoundError(ServingError):
     code = NOT_FOUND
+
+
+class AlreadyExistsError(ServingError):
+    code = ALREADY_EXISTS
 
 
 class UnavailableError(ServingError):

@@ -135,6 +135,7 @@ class ModelSpec(Spec):
     framework: Framework | None = None  # detected from the artifact when absent
     trusted: bool = False  # pickles and Python files run code when loaded: only with the operator's word
     outputs: tuple[str, ...] = ()  # to give to requests that name them, where the framework can: docs/frameworks.md
+    labels: dict[str, tuple[str, ...]] = {}  # output -> names of its classes, in order: for callers who ask for classes
     doubles: bool = False  # rows come and scores go as FP64 (scikit-learn, LightGBM)
     text: Text | None = None  # what a model of text is to do (transformers)
     signature: DeclaredSignature | None = None  # for artifacts that do not tell what they take and give

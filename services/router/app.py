@@ -25,6 +25,7 @@ from services.router.grpc_front import HotMethod
 from services.router.metrics import RouterMetrics
 from services.router.mirror import Comparators, Mirrors
 from services.router.recording import Recorders
+from services.router.regions import Regions
 from services.router.rest.infer import Infer
 from services.router.rest.server import RestServer
 from services.router.rest.v2 import Metadata
@@ -32,6 +33,7 @@ from services.router.retry import RetryBudget
 from services.router.servicer import InferenceServicer
 from services.router.state import State
 from services.router.table import Table
+from services.router.tensor_extensions import TensorExtensions
 from services.router.tracing import TraceKeeper
 
 SERVICE = "inference.GRPCInferenceService"
@@ -59,6 +61,7 @@ async def build(config: RouterConfig, app: App) -> AsyncIterator[None]:
         recorders,
         metrics,
         RetryBudget(config.retry_budget),
+        TensorExtensions(Regions(offered=config.system_shared_memory), config.max_message_bytes),
         keeper=keeper if app.traces.enabled else None,
     )
     catalogue = Catalogue(table, release(), state.not_ready)

@@ -1,7 +1,7 @@
 """The Open Inference Protocol's messages <-> Inference: reads ModelInferRequest and writes its answer."""
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -14,8 +14,9 @@ from services.core.protowire import bytes_field, tag, varint
 from services.core.signature import Given
 from services.core.tensor import BYTES, encode_bytes
 from services.router.flight import Flight
-from services.router.inference import NO_PARAMETERS, Inference, Parameter
+from services.router.inference import NO_PARAMETERS, NOWHERE, Extras, Inference, Parameter, extras_of
 from services.router.templates import Templates
+from turnout.v1 import tensor_pb2
 
 MODEL_INFER = "/inference.GRPCInferenceService/ModelInfer"
 _RAW_INPUT = tag(7, 2)  # ModelInferRequest.raw_input_contents
@@ -51,8 +52,10 @@ class ModelInferCodec:
         self._templates.learn(payload, inference, _RAW_INPUT)
 
     def write(self, flight: Flight, reply: AnyReply) -> bytes:
-        target = flight.target
-        return write_response(target.model, target.version, flight.inference.id, reply)
+        target, inference = flight.target, flight.inference
+        if inference.extras is None:
+            return write_response(target.model, target.version, inference.id, reply)
+        return write_response(target.model, target.version, inference.id, reply, inference.extras.placed)
 
 
 def parse_request(payload: bytes) -> Inference:
@@ -63,19 +66,12 @@ def parse_request(payload: bytes) -> Inference:
         raise InvalidRequestError(
             f"{len(payload)} bytes that are not an inference.ModelInferRequest: was the message cut off?"
         ) from None
-    raw = request.raw_input_contents
-    tensors = request.inputs
-    if len(raw) == len(tensors):
-        if any(tensor.HasField("contents") for tensor in tensors):
-            raise InvalidRequestError("an input has both contents and raw_input_contents: give one of them")
-        inputs = [Given(t.name, t.datatype, t.shape, data) for t, data in zip(tensors, raw, strict=True)]
-    elif raw:
-        raise InvalidRequestError(
-            f"{len(raw)} raw_input_contents for {len(tensors)} inputs: give one entry an input, in order, or none"
-        )
+    extras = _extras(request)
+    if extras is None or not extras.inputs:
+        inputs = _inputs(request.inputs, request.raw_input_contents)
     else:
-        inputs = [Given(t.name, t.datatype, t.shape, _typed_data(t)) for t in tensors]
-    parameters = {name: _parameter(value) for name, value in request.parameters.items()} if request.parameters else None
+        inputs = _inputs_of_which_some_lie_elsewhere(request, extras.inputs)
+    parameters = _parameters(request.parameters) if request.parameters else None
     return Inference(
         model=request.model_name,
         version=request.model_version,
@@ -84,7 +80,52 @@ def parse_request(payload: bytes) -> Inference:
         inputs=inputs,
         outputs=[output.name for output in request.outputs] if request.outputs else (),
         size_bytes=len(payload),
+        extras=extras,
     )
+
+
+def _inputs(tensors: Any, raw: Any) -> list[Given]:
+    if len(raw) == len(tensors):
+        if any(tensor.HasField("contents") for tensor in tensors):
+            raise InvalidRequestError("an input has both contents and raw_input_contents: give one of them")
+        return [Given(t.name, t.datatype, t.shape, data) for t, data in zip(tensors, raw, strict=True)]
+    if raw:
+        raise InvalidRequestError(
+            f"{len(raw)} raw_input_contents for {len(tensors)} inputs: give one entry an input, in order, or none"
+        )
+    return [Given(t.name, t.datatype, t.shape, _typed_data(t)) for t in tensors]
+
+
+def _inputs_of_which_some_lie_elsewhere(request: pb.ModelInferRequest, elsewhere: Mapping[str, Any]) -> list[Given]:
+    """All inputs in their order; those in shared memory have no entry in raw_input_contents, and no data yet."""
+    here = iter(_inputs([t for t in request.inputs if t.name not in elsewhere], request.raw_input_contents))
+    inputs = []
+    for tensor in request.inputs:
+        if tensor.name not in elsewhere:
+            inputs.append(next(here))
+        elif tensor.HasField("contents"):
+            raise InvalidRequestError(f"input {tensor.name!r} has both contents and a place in shared memory")
+        else:
+            inputs.append(Given(tensor.name, tensor.datatype, tensor.shape, b""))
+    return inputs
+
+
+def _extras(request: pb.ModelInferRequest) -> Extras | None:
+    """What is said of single tensors; None, and quickly, for the many requests that say nothing."""
+    tensors: list[Any] = [*request.inputs, *request.outputs]
+    for tensor in tensors:
+        if tensor.parameters:
+            break
+    else:
+        return None
+    return extras_of(
+        ((tensor.name, _parameters(tensor.parameters)) for tensor in request.inputs),
+        ((output.name, _parameters(output.parameters)) for output in request.outputs),
+    )
+
+
+def _parameters(given: Mapping[str, pb.InferParameter]) -> dict[str, Parameter]:
+    return {name: _parameter(value) for name, value in given.items()}
 
 
 def _parameter(value: pb.InferParameter) -> Parameter:
@@ -111,8 +152,13 @@ def _typed_data(tensor: Any) -> bytes:
     return struct.pack(f"<{len(values)}{code}", *values)
 
 
-def write_response(model: str, version: str, request_id: str, reply: AnyReply) -> bytes:
-    """A ModelInferResponse: always raw_output_contents, one entry an output, in order."""
+def write_response(
+    model: str, version: str, request_id: str, reply: AnyReply, placed: Mapping[str, Mapping[str, Parameter]] = NOWHERE
+) -> bytes:
+    """A ModelInferResponse: always raw_output_contents, one entry an output, in order.
+
+    `placed`: outputs that lie in shared memory, whose entries are empty, and what is said of them.
+    """
     parts = [_answered_by(model, version)]
     if request_id:
         parts.append(bytes_field(3, request_id.encode()))
@@ -124,7 +170,10 @@ def write_response(model: str, version: str, request_id: str, reply: AnyReply) -
     raw: list[bytes] = []
     for output in reply.outputs[:]:  # slices of repeated fields are made in C, iterators are not
         data = output.data
-        parts.append(_described(output.name, output.datatype, tuple(output.shape[:])))
+        if placed and output.name in placed:
+            parts.append(_described_as_placed(output, placed[output.name]))
+        else:
+            parts.append(_described(output.name, output.datatype, tuple(output.shape[:])))
         raw += (_RAW, varint(len(data)), data)
     return b"".join(parts + raw)
 
@@ -139,6 +188,16 @@ def _answered_by(model: str, version: str) -> bytes:
 def _described(name: str, datatype: str, shape: tuple[int, ...]) -> bytes:
     """One ModelInferResponse.outputs: the same few again and again."""
     output = pb.ModelInferResponse.InferOutputTensor(name=name, datatype=datatype, shape=shape)
+    return bytes_field(5, output.SerializeToString())
+
+
+def _described_as_placed(tensor: tensor_pb2.Tensor, said: Mapping[str, Parameter]) -> bytes:
+    output = pb.ModelInferResponse.InferOutputTensor(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)
+    for name, value in said.items():
+        if isinstance(value, str):
+            output.parameters[name].string_param = value
+        else:
+            output.parameters[name].int64_param = int(value)
     return bytes_field(5, output.SerializeToString())
 
 

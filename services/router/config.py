@@ -1,6 +1,8 @@
 """What a router is told when it starts."""
 
-from pydantic import Field
+from typing import Self
+
+from pydantic import Field, model_validator
 
 from services.chassis.config import Address, ServiceConfig
 from services.chassis.tls.settings import ListenerTls
@@ -21,6 +23,13 @@ class RouterConfig(ServiceConfig):
     max_mirror_bytes: int = Field(default=32 << 20, ge=0)  # queued for a comparator; past it mirrors are dropped
     max_record_bytes: int = Field(default=32 << 20, ge=0)  # queued for a recorder; past it records are dropped
     shared_memory_bytes: int = Field(default=256 << 20, ge=0)  # for large tensors to each pod on this host; 0 = none
+    system_shared_memory: bool = False  # may callers on this host register memory of theirs for tensors?
     retry_budget: float = Field(default=0.1, ge=0, le=1)  # retries that each answered request earns; 0 = none
     slow_ms: float = Field(default=1000, ge=0)  # requests that took longer are kept as traces
     trace_ratio: float = Field(default=0, ge=0, le=1)  # of requests that are kept as traces
+
+    @model_validator(mode="after")
+    def _regions_have_one_router(self) -> Self:
+        if self.system_shared_memory and self.reuse_port:
+            raise ValueError("system_shared_memory needs a router of its own: several on one port do not share regions")
+        return self

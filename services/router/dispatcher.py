@@ -41,20 +41,20 @@ from services.router.sending import (
     signature_name,
     turn_to_stable,
 )
+from services.router.sweep import Sweep
 from services.router.table import Table
+from services.router.tensor_extensions import TensorExtensions
 from services.router.tracing import TraceKeeper
 from turnout.v1 import feature_pb2, link_pb2
 
 log = structlog.get_logger()
-_SWEEP_S = 0.05
 _REMOTE_STAGES = len(stages.REMOTE)
-_GRACE_NS = 20_000_000  # the batcher expires first, on time; this is for one that hangs
 
 
 class Dispatcher:
     """Owns every flight from `begin` to its one outcome."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the parts of the way
         self,
         table: Table,
         replicas: Replicas,
@@ -63,6 +63,7 @@ class Dispatcher:
         recorders: Recorders,
         metrics: RouterMetrics,
         retries: RetryBudget,
+        extensions: TensorExtensions,
         *,
         keeper: TraceKeeper | None,
     ) -> None:
@@ -73,9 +74,10 @@ class Dispatcher:
         self._recorders = recorders
         self._metrics = metrics
         self._retries = retries
+        self._extensions = extensions
         self._keeper = keeper
         self.flights: set[Flight] = set()
-        self._sweep: asyncio.TimerHandle | None = None
+        self._sweep = Sweep(self._late)
         self._idle = asyncio.Event()
         self._idle.set()
         self.is_draining = False
@@ -91,8 +93,8 @@ class Dispatcher:
         flight.mark_ns = now
         flight.inference = inference
         self.flights.add(flight)
-        if self._sweep is None:
-            self._start_sweep()
+        if not self._sweep.is_due:
+            self._sweep.start(self.flights)
         if self._keeper is not None:
             flight.traceparent = self._keeper.begin(flight)
         try:
@@ -137,6 +139,8 @@ class Dispatcher:
             raise UnavailableError("this router is stopping: try again, another one answers")
         entry = flight.entry = self._table.entry(inference.model)
         entry.authorise(inference.version)
+        if inference.extras is not None:
+            inference = flight.inference = self._extensions.take(inference)
         now = perf_counter_ns()
         flight.auth_ns = now - flight.mark_ns
         own = entry.deadline_ns
@@ -225,8 +229,11 @@ class Dispatcher:
             reply = whole(reply)
             reply.stages_ns[:] = remote = [0] * _REMOTE_STAGES
         flight.mark_ns = now
+        answer = reply if flight.inference.extras is None else self._extensions.give(flight, reply, self.fail)
+        if answer is None:
+            return
         self._end(flight)
-        flight.answerer.answer(flight, reply)
+        flight.answerer.answer(flight, answer)
         end = perf_counter_ns()
         sample = (
             flight.parse_ns,
@@ -283,18 +290,7 @@ class Dispatcher:
         if self.flights:
             self._idle.clear()
 
-    # -- deadlines
-
-    def _start_sweep(self) -> None:
-        self._sweep = asyncio.get_running_loop().call_later(_SWEEP_S, self._expire)
-
-    def _expire(self) -> None:
-        """End flights that are past their deadline although their replica should have said so."""
-        late = perf_counter_ns() - _GRACE_NS
-        for flight in [flight for flight in self.flights if 0 < flight.deadline_ns < late]:
-            self._withdraw(flight)
-            where = f"replica {flight.replica.name}" if flight.replica else "the feature proxy"
-            self.fail(flight, DeadlineExceededError(f"the deadline passed while waiting for {where}"))
-        self._sweep = None
-        if self.flights:
-            self._start_sweep()
+    def _late(self, flight: Flight) -> None:
+        self._withdraw(flight)
+        where = f"replica {flight.replica.name}" if flight.replica else "the feature proxy"
+        self.fail(flight, DeadlineExceededError(f"the deadline passed while waiting for {where}"))

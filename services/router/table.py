@@ -37,6 +37,7 @@ class Target:
         "heard_ns",
         "idempotent",
         "is_sequential",
+        "labels",
         "max_request_rows",
         "model",
         "samples",
@@ -56,6 +57,7 @@ class Target:
         self.entity_inputs = _entity_inputs(spec.features) - {i.name for i in self.caller_signature.inputs}
         self.max_request_rows = min(served.max_request_rows or spec.max_request_rows(), spec.max_request_rows())
         self.idempotent = spec.idempotent
+        self.labels = spec.labels
         says = served.HasField("keeps_state")  # a peer of an earlier release does not
         # Keeps state from request to request: the workers that serve do, whatever the spec says of their successors.
         self.is_sequential = served.keeps_state if says else spec.batching.sequence_batching is not None

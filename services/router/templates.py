@@ -100,6 +100,8 @@ class Templates:
         """
         if len(inference.inputs) != 1 or inference.id or inference.parameters.keys() - {SIGNATURE_NAME}:
             return
+        if inference.extras is not None:
+            return
         if inference.inputs[0].datatype == BYTES:  # right or wrong by its content, not only by its length
             return
         self._known.learn(payload, inference.inputs[0].data, field, self._first_data, Template(inference))

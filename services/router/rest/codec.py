@@ -5,7 +5,7 @@ import binascii
 import itertools
 import json
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from math import isfinite
 from typing import Any
 
@@ -14,7 +14,7 @@ import orjson
 from services.core.errors import InvalidRequestError
 from services.core.signature import Given
 from services.core.tensor import BYTES, DATATYPES, decode_bytes, element_count, encode_bytes
-from services.router.inference import Inference, Parameter
+from services.router.inference import NOWHERE, Inference, Parameter, extras_of
 from turnout.v1 import link_pb2, tensor_pb2
 
 _CODES = {
@@ -60,14 +60,18 @@ def parse_request(model: str, version: str, body: bytes | bytearray) -> Inferenc
         raise InvalidRequestError(f"unknown field {min(unknown)!r}; a request has {', '.join(sorted(_REQUEST_FIELDS))}")
     inputs = _list(request, "inputs")
     outputs = _list(request, "outputs")
+    names = [_output_name(index, item) for index, item in enumerate(outputs)]
+    extras = extras_of(_described(inputs), _described(outputs))
+    elsewhere = extras.inputs if extras else {}
     return Inference(
         model=model,
         version=version,
         id=_text(request.get("id"), "id"),
         parameters=_parameters(request.get("parameters")),
-        inputs=[_input(index, item) for index, item in enumerate(inputs)],
-        outputs=[_output_name(index, item) for index, item in enumerate(outputs)],
+        inputs=[_input(index, item, elsewhere) for index, item in enumerate(inputs)],
+        outputs=names,
         size_bytes=len(body),
+        extras=extras,
     )
 
 
@@ -99,13 +103,24 @@ def _parameters(value: Any) -> dict[str, Parameter]:
     return value
 
 
+def _described(items: list[Any]) -> Iterator[tuple[str, Mapping[str, Parameter]]]:
+    """Tensors that have parameters, by name; what is no tensor is refused elsewhere."""
+    for item in items:
+        if isinstance(item, dict) and (said := item.get("parameters")):
+            name = item.get("name")
+            if not isinstance(said, dict):
+                raise InvalidRequestError(f"tensor {name!r}: parameters is not an object")
+            if isinstance(name, str):
+                yield name, said
+
+
 def _output_name(index: int, item: Any) -> str:
     if not isinstance(item, dict) or not isinstance(item.get("name"), str):
         raise InvalidRequestError(f'outputs[{index}] has no name; send {{"name": "..."}}')
     return str(item["name"])
 
 
-def _input(index: int, item: Any) -> Given:
+def _input(index: int, item: Any, elsewhere: Container[str]) -> Given:
     if not isinstance(item, dict):
         raise InvalidRequestError(f"inputs[{index}] is not an object")
     name, datatype, shape = item.get("name"), item.get("datatype"), item.get("shape")
@@ -115,6 +130,8 @@ def _input(index: int, item: Any) -> Given:
         raise InvalidRequestError(f"input {name!r}: datatype is {datatype!r}; known are {', '.join(DATATYPES)}")
     if not isinstance(shape, list) or not all(type(size) is int for size in shape):
         raise InvalidRequestError(f"input {name!r}: shape is {shape!r}; it takes a list of whole numbers")
+    if name in elsewhere and "data" not in item:
+        return Given(name, datatype, shape, b"")
     if "data" not in item:
         raise InvalidRequestError(f"input {name!r} has no data")
     try:
@@ -168,21 +185,32 @@ def _bytes_element(element: Any, *, as_base64: bool) -> bytes:
     return base64.b64decode(element, validate=True) if as_base64 else element.encode()
 
 
-def write_response(model: str, version: str, request_id: str, reply: link_pb2.Reply) -> bytes:
-    """A V2 infer answer; data flat, non-finite numbers as bare NaN and Infinity tokens."""
-    outputs = [_output(tensor) for tensor in reply.outputs]
+def write_response(
+    model: str,
+    version: str,
+    request_id: str,
+    reply: link_pb2.Reply,
+    placed: Mapping[str, Mapping[str, Parameter]] = NOWHERE,
+) -> bytes:
+    """A V2 infer answer; data flat, non-finite numbers as bare NaN and Infinity tokens.
+
+    `placed`: outputs that lie in shared memory, which have no data here, and what is said of them.
+    """
+    outputs = [_output(tensor, placed.get(tensor.name)) for tensor in reply.outputs]
     body: dict[str, Any] = {"model_name": model, "model_version": version}
     if request_id:
         body["id"] = request_id
     body["outputs"] = outputs
-    floats = (o["data"] for o in outputs if o["datatype"] in _FLOATS)
+    floats = (o["data"] for o in outputs if o["datatype"] in _FLOATS and "data" in o)
     if all(isfinite(value) for value in itertools.chain.from_iterable(floats)):
         return orjson.dumps(body)
     return json.dumps(body, separators=(",", ":")).encode()
 
 
-def _output(tensor: tensor_pb2.Tensor) -> dict[str, Any]:
+def _output(tensor: tensor_pb2.Tensor, placed: Mapping[str, Parameter] | None) -> dict[str, Any]:
     described: dict[str, Any] = {"name": tensor.name, "datatype": tensor.datatype, "shape": list(tensor.shape)}
+    if placed is not None:
+        return {**described, "parameters": placed}
     if tensor.datatype == BYTES:
         elements = decode_bytes(tensor.data)
         try:

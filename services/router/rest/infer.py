@@ -15,6 +15,7 @@ from services.router.codec import timing_text
 from services.router.dispatcher import Dispatcher
 from services.router.flight import REQUEST_ID, Flight, request_id_of
 from services.router.grpc_front import ARM, TIMING, stages_so_far
+from services.router.inference import NOWHERE
 from services.router.rest import codec
 from services.router.rest.v2 import MODEL, VERSION
 
@@ -39,9 +40,10 @@ class RestAnswerer:
         future = self.outcomes.pop(flight.call_id)
         if future.done():
             return
-        target = flight.target
+        target, extras = flight.target, flight.inference.extras
+        placed = extras.placed if extras else NOWHERE
         try:
-            body = codec.write_response(target.model, target.version, flight.inference.id, whole(reply))
+            body = codec.write_response(target.model, target.version, flight.inference.id, whole(reply), placed)
         except ServingError as error:
             future.set_exception(error)
             return

@@ -190,7 +190,7 @@ def test_a_body_that_is_no_request_is_refused(body: bytes, says: str) -> None:
 def test_what_is_optional_may_be_null_or_absent(body: bytes) -> None:
     inference = parse_request("m", "2", body)
 
-    assert inference == ("m", "2", "", {}, [], [], len(body))
+    assert inference == ("m", "2", "", {}, [], [], len(body), None)
 
 
 def test_what_kserve_says_besides_is_no_fault() -> None:
