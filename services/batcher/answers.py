@@ -33,7 +33,7 @@ class Answers:
         if batch.service is not service:
             batch.service.measured(batch.cost, took_ns, now_ns)
         worker.recount(now_ns)
-        lobby.tally.ran(batch.rows, took_ns)
+        lobby.tally.ran(batch.rows, took_ns, now_ns)
         latest_ns = now_ns - batch.oldest_ns if lobby.door.policy.target_ns else 0
         self._tuner.ran(batch.cost, took_ns, latest_ns, len(batch.members), service)
         if not service.samples % _LOOK_AHEAD_EVERY:
@@ -62,4 +62,6 @@ class Answers:
             scatter.split(columns)
         else:
             scatter.whole()
-        lobby.tally.answered(scatter.count, scatter.queue_ns, scatter.middle_ns, scatter.scatter_ns)
+        tally = lobby.tally
+        tally.answered(scatter.count, scatter.queue_ns, scatter.middle_ns, scatter.scatter_ns)
+        tally.told_apart(batch.rows, scatter.middle_ns, self._clock() - now_ns)

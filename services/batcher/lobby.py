@@ -189,6 +189,7 @@ class Lobby:
         """Nobody waits for it any more: it leaves without an answer, and never costs a launch."""
         if pending.state != DONE:
             self.tally.cancelled[pending.state == LAUNCHED] += 1
+            self.tally.failed_ns += self._clock() - pending.arrival_ns
             self._leave(pending)
 
     def forget(self, caller: Caller) -> None:
@@ -213,7 +214,8 @@ class Lobby:
             executed = pb.EXECUTED_MAYBE  # whatever became of the part that this is about
         reply = error_reply(root.id, code, message, executed=executed, retry_after_us=retry_after_us)
         reply.retries = pending.retries
-        reply.total_ns = self._clock() - root.arrival_ns
+        reply.total_ns = took_ns = self._clock() - root.arrival_ns
+        self.tally.failed_ns += took_ns
         turn, root.turn = root.turn, None
         if turn is None:
             send_error(root.caller, reply)

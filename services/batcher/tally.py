@@ -40,6 +40,18 @@ class PaddingTally:
         self.shares = Histogram(PADDING_SHARES)  # of the filled ones in each batch
 
 
+class Size:
+    """Batches of one number of rows that ran, and where their time went; of those that could be told apart."""
+
+    __slots__ = ("compute_ns", "count", "input_ns", "output_ns")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.input_ns = 0
+        self.compute_ns = 0
+        self.output_ns = 0
+
+
 class Tally:
     """Counters of one model version."""
 
@@ -49,6 +61,8 @@ class Tally:
         "cancelled",
         "deaths",
         "expired",
+        "failed_ns",
+        "ran_ns",
         "raised",
         "refused",
         "search_launches",
@@ -65,24 +79,40 @@ class Tally:
         self.expired = [0, 0]
         self.stages_ns = [0] * len(REMOTE)  # summed over requests that were answered well
         self.shed = [0] * len(SHED)
-        self.by_size: dict[int, int] = {}  # rows of a batch -> batches that ran
+        self.by_size: dict[int, Size] = {}  # by the rows of a batch
+        self.failed_ns = 0  # from arrival to outcome, summed over requests that were let in and not answered well
+        self.ran_ns = 0  # when the last batch was back, by the batcher's clock
         self.service_s = Histogram(SERVICE_S)
         self.raised = 0  # batches
         self.search_launches = 0
         self.suspect_launches = 0
         self.deaths = 0  # workers lost with batches on them
 
-    def ran(self, rows: int, took_ns: int) -> None:
-        """A batch of `rows` rows had a worker to itself for `took_ns`."""
-        self.by_size[rows] = self.by_size.get(rows, 0) + 1
+    def ran(self, rows: int, took_ns: int, now_ns: int) -> None:
+        """A batch of `rows` rows is back, and had a worker to itself for `took_ns`."""
+        size = self.by_size.get(rows)
+        if size is None:
+            size = self.by_size[rows] = Size()
+        size.count += 1
+        self.ran_ns = now_ns
         self.service_s.observe(took_ns / 1e9)
+
+    @property
+    def executions(self) -> int:
+        """Batches that ran."""
+        return sum([size.count for size in list(self.by_size.values())])  # scraped on another thread
+
+    @property
+    def rows(self) -> int:
+        """Rows that ran."""
+        return sum([rows * size.count for rows, size in list(self.by_size.items())])
 
     @property
     def batch_rows(self) -> Histogram:
         """Batches that ran, by their rows."""
         histogram = Histogram(BATCH_ROWS)
-        for rows, count in list(self.by_size.items()):  # scraped on another thread
-            histogram.observe(rows, count)
+        for rows, size in list(self.by_size.items()):  # scraped on another thread
+            histogram.observe(rows, size.count)
         return histogram
 
     def answered(self, count: int, queue_ns: int, middle_ns: tuple[int, ...], scatter_ns: int) -> None:
@@ -93,3 +123,11 @@ class Tally:
         for stage, nanoseconds in enumerate(middle_ns, 1):
             sums[stage] += nanoseconds * count
         sums[6] += scatter_ns
+
+    def told_apart(self, rows: int, middle_ns: tuple[int, ...], scatter_ns: int) -> None:
+        """The answers of a batch of `rows` rows were written in `scatter_ns`."""
+        size = self.by_size[rows]
+        assemble_ns, wait_ns, h2d_ns, compute_ns, d2h_ns = middle_ns
+        size.input_ns += assemble_ns + wait_ns + h2d_ns
+        size.compute_ns += compute_ns
+        size.output_ns += d2h_ns + scatter_ns

@@ -24,8 +24,8 @@ def _us(*stages: str) -> Callable[[Tally], float]:
 
 _COUNTERS: dict[str, tuple[str, Callable[[Tally], float]]] = {
     "request_success": ("Requests answered well.", lambda tally: tally.by_code[OK]),
-    "count": ("Rows that the model ran.", lambda tally: sum(n * count for n, count in list(tally.by_size.items()))),
-    "exec_count": ("Batches that the model ran.", lambda tally: sum(list(tally.by_size.values()))),
+    "count": ("Rows that the model ran.", lambda tally: tally.rows),
+    "exec_count": ("Batches that the model ran.", lambda tally: tally.executions),
     "request_duration_us": ("Time in batcher and worker.", _us(*REMOTE)),
     "queue_duration_us": ("Time in the queue.", _us("queue")),
     "compute_input_duration_us": ("Time to bring inputs to the model.", _us("assemble", "worker_wait", "h2d")),

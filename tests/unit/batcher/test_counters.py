@@ -30,8 +30,8 @@ def test_sizes_times_counts_are_the_rows_and_counts_the_executions() -> None:
         bench.puppet.echo()
     tally, counted = bench.batcher.lobby.tally, figures(bench)
 
-    assert sum(tally.by_size.values()) == counted["nv_inference_exec_count"] == len(executed)
-    assert sum(rows * count for rows, count in tally.by_size.items()) == counted["nv_inference_count"] == 11
+    assert tally.executions == counted["nv_inference_exec_count"] == len(executed)
+    assert tally.rows == counted["nv_inference_count"] == 11
     assert tally.batch_rows.sum == sum(executed) == 11
     assert sum(tally.batch_rows.counts) == len(executed)
     assert counted["nv_inference_request_success"] == 5
