@@ -14,6 +14,7 @@ from services.batcher.metrics import BatcherCollector
 from services.batcher.models import Models
 from services.batcher.servicer import CallerLinks
 from services.batcher.serving import Endpoints, Serving
+from services.batcher.statistics import Statistics
 from services.chassis.app import App
 from services.chassis.arena.arenas import Arenas
 from services.chassis.etcd import Mirror
@@ -23,6 +24,7 @@ from services.core.registry import ConfigStatus, Endpoint
 from turnout.v1 import runtime_pb2
 
 _FLUSH_S = 1.0
+_COUNTS_S = 1.0  # between two words on what was counted
 _NOTICE_S = 0.1  # between saying that this replica drains and refusing what comes all the same
 
 
@@ -43,9 +45,11 @@ async def build(config: BatcherConfig, app: App) -> AsyncIterator[None]:
     app.on_drain(lambda: pod.drain(servers))
     app.spawn(pod.mirror.run(), "models")
     app.spawn(pod.watch(), "runtime-watch")
+    app.spawn(pod.tell_counts(), "statistics")
     try:
         yield
     finally:
+        pod.links.tell_counts()
         await pod.instances.close()
         for server in servers:
             await server.close()
@@ -63,7 +67,7 @@ class Pod:
         call_later = asyncio.get_running_loop().call_later
         device = Device(config.device_slots or 2 * len(os.sched_getaffinity(0)))
         self.serving = Serving(self.models.spec, endpoints, device, clock=clock, call_later=call_later)
-        self.links = CallerLinks(self.serving.batchers, clock)
+        self.links = CallerLinks(self.serving.batchers, Statistics(self.serving.tallies, clock), clock)
         self.serving.tell = self.links.tell
         self.arenas = Arenas(config.shared_memory_bytes)
         self.instances = Instances(self.serving, app.hello, self.arenas, app.spawn, clock)
@@ -90,6 +94,12 @@ class Pod:
         """Follow the runtime once it is known how its models are batched."""
         await self.mirror.loaded.wait()
         await self.runtime.run()
+
+    async def tell_counts(self) -> None:
+        """Keep the callers' counts current."""
+        while True:
+            await asyncio.sleep(_COUNTS_S)
+            self.links.tell_counts()
 
     def unready(self) -> str | None:
         """Why this batcher cannot serve what it should; None when it can, or when nothing is expected of it."""

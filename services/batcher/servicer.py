@@ -9,6 +9,7 @@ from services.batcher.batcher import Batcher
 from services.batcher.quick_request import AnyRequest, BrokenRequest, RequestReader, key_of, with_blocks
 from services.batcher.replies import error_reply, send_error
 from services.batcher.request import Caller
+from services.batcher.statistics import Statistics
 from services.chassis.arena import Borrower
 from services.chassis.link import Link
 from services.chassis.throttle import Throttle
@@ -23,10 +24,13 @@ _RETRY_US = 1_000_000
 class CallerLinks:
     """A LinkHandler: one Caller a link."""
 
-    def __init__(self, batchers: Mapping[tuple[str, str], Batcher], clock: Callable[[], int]) -> None:
+    def __init__(
+        self, batchers: Mapping[tuple[str, str], Batcher], statistics: Statistics, clock: Callable[[], int]
+    ) -> None:
         self.serving = pb.Serving()
         self.refused = 0  # requests that met no batcher
         self._batchers = batchers
+        self._statistics = statistics
         self._clock = clock
         self._callers: dict[Link, Caller] = {}
         self._reader = RequestReader()
@@ -40,6 +44,14 @@ class CallerLinks:
         caller = self._callers[link] = Caller(link, borrower)
         link.read_encoded = partial(self._read_encoded, caller, borrower)
         self._tell(link)
+        for part in self._statistics.whole():
+            link.send_encoded(part)
+
+    def tell_counts(self) -> None:
+        """Say on every link what was counted since this was called before."""
+        for part in self._statistics.changed():
+            for link in self._callers:
+                link.send_encoded(part)
 
     def tell(self, serving: pb.Serving) -> None:
         """Say on every link what is served from now on."""
@@ -74,6 +86,9 @@ class CallerLinks:
                     pending.home.cancel(pending)
         for batcher in touched:
             batcher.pump(now_ns)
+        for asked in frame.stats:
+            for part in self._statistics.answer(asked):
+                link.send_encoded(part)
 
     def closed(self, link: Link, reason: str) -> None:
         caller = self._callers.pop(link, None)

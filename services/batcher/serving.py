@@ -1,6 +1,5 @@
 """Which model versions this pod serves: their batchers, what callers are told on their links, the endpoints in etcd."""
 
-import json
 import secrets
 from collections.abc import Callable
 
@@ -9,17 +8,19 @@ from services.batcher.batcher import Batcher
 from services.batcher.device import Device
 from services.batcher.policy import BatchPolicy
 from services.batcher.sequence_batcher import batcher_for
+from services.batcher.tally import Tally
 from services.batcher.worker import Worker, WorkerFacts
 from services.chassis.etcd import Registration
 from services.chassis.wire import signature_to_proto
 from services.core import keys
 from services.core.batching_spec import states_and_controls
-from services.core.model_spec import ModelSpec, filled
+from services.core.model_spec import ModelSpec, batched
 from services.core.names import ModelVersion
 from services.core.registry import Endpoint
 from turnout.v1 import link_pb2 as pb
 
 SpecOf = Callable[[str, str], ModelSpec]
+_MOST_PAST = 256  # versions that are not here any more, whose counts are kept
 
 
 class Endpoints:
@@ -47,6 +48,7 @@ class Serving:
         self, spec_of: SpecOf, endpoints: Endpoints, device: Device, *, clock: Callable[[], int], call_later: CallLater
     ) -> None:
         self.batchers: dict[tuple[str, str], Batcher] = {}
+        self.tallies: dict[tuple[str, str], Tally] = {}  # they go on where a version comes back
         self.place = Endpoint(address="", digest="", signature_hash="", slots=0, max_batch_rows=0)  # the part all share
         self.endpoints = endpoints
         self.message = pb.Serving()
@@ -89,9 +91,11 @@ class Serving:
         for name in [name for name, batcher in self.batchers.items() if batcher.is_over]:
             self.batchers.pop(name).launcher.leave()
             self._facts.pop(name, None)
+        for name in [name for name in self.tallies if name not in self.batchers][:-_MOST_PAST]:
+            del self.tallies[name]
         self._respecify()
         serving = {batcher.name: batcher for batcher in self.batchers.values() if _accepts(batcher)}
-        message = pb.Serving(models=[_served(batcher) for batcher in serving.values()])
+        message = pb.Serving(models=[_served(batcher, self._facts[name]) for name, batcher in serving.items()])
         if message != self.message:
             self.message = message
             self.tell(message)
@@ -115,6 +119,7 @@ class Serving:
             clock=self._clock,
             call_later=self._call_later,
         )
+        batcher.lobby.tally = self.tallies.setdefault(facts.name, batcher.lobby.tally)
         if self._quiet is not None:
             batcher.lobby.quiet = self._quiet
             batcher.drain()
@@ -138,7 +143,6 @@ class Serving:
             del self.batchers[batcher.name]
             return
         new = self.batchers[batcher.name] = self._make(self._facts[batcher.name], policy)
-        new.lobby.tally = batcher.lobby.tally
         for worker in workers:
             new.attach(worker)
 
@@ -150,7 +154,7 @@ class Serving:
 
     def _policy(self, facts: WorkerFacts) -> BatchPolicy:
         """By the spec, but with no states and controls that the workers were not started for."""
-        spec = _filled(self._spec_of(*facts.name), facts.batching)
+        spec = batched(self._spec_of(*facts.name), facts.batching)
         batching, theirs = spec.batching, facts.sequences
         if states_and_controls(batching.sequence_batching) != states_and_controls(theirs):
             spec = spec.model_copy(update={"batching": batching.with_sequences(theirs)})
@@ -167,16 +171,6 @@ class Serving:
         )
 
 
-def _filled(spec: ModelSpec, batching: bytes) -> ModelSpec:
-    """What lies beside the artifact holds where the spec is silent, and not at all where both do not fit."""
-    if not batching:
-        return spec
-    try:
-        return filled(spec, {"batching": json.loads(batching)})
-    except (ValueError, RecursionError):
-        return spec
-
-
 def _accepts(batcher: Batcher) -> bool:
     return any(worker.accepting for worker in batcher.workers)
 
@@ -185,7 +179,7 @@ def _slots(batcher: Batcher) -> int:
     return sum(worker.facts.slots for worker in batcher.workers if worker.accepting)
 
 
-def _served(batcher: Batcher) -> pb.Served:
+def _served(batcher: Batcher, facts: WorkerFacts) -> pb.Served:
     return pb.Served(
         model=batcher.name.model,
         version=batcher.name.version,
@@ -195,4 +189,5 @@ def _served(batcher: Batcher) -> pb.Served:
         max_request_rows=batcher.policy.max_request_rows,
         slots=_slots(batcher),
         keeps_state=batcher.policy.sequences is not None,
+        batching=facts.batching,
     )

@@ -26,6 +26,7 @@ from turnout.v1 import link_pb2 as pb
 
 log = structlog.get_logger()
 OnReply = Callable[[AnyReply], None]
+OnStats = Callable[["Replica", Sequence[pb.Stats]], None]
 _ID_AND_DEADLINE = struct.Struct("<BQBQ")  # Request.id and deadline_us
 _ID_TAG, _DEADLINE_TAG = 0x09, 0x29
 _MAX_QUEUED_BYTES = 128 << 20  # written to one replica and not yet taken; past it the replica is not chosen
@@ -47,6 +48,8 @@ class Replica:
         self.outstanding_rows = 0
         self.is_draining = False
         self.named_by: set[str] = set()  # endpoint keys
+        self.tells_counts = False  # and so may be asked for them
+        self.on_stats: OnStats = lambda _replica, _stats: None
         self._address = address
         self._on_change = on_change
         self._arenas = arenas if is_unix(address) else None  # over TCP it may be on another host
@@ -110,6 +113,11 @@ class Replica:
             if self._link is not None:
                 self._link.frame_for(12).cancels.append(request_id)
 
+    def ask(self, number: int, model: str) -> None:
+        """Ask what was counted of `model` (empty = of all) until now: `on_stats` hears it, the number at its end."""
+        if self._link is not None:
+            self._link.frame_for(len(model) + 16).stats.add(asks=number, model=model)
+
     async def close(self) -> None:
         await self._client.close()
         self._fail_pending("this process stops")
@@ -143,6 +151,9 @@ class Replica:
         if frame.HasField("serving"):
             self.serving = {(served.model, served.version): served for served in frame.serving.models}
             self._on_change()
+        if frame.stats:
+            self.tells_counts = True
+            self.on_stats(self, frame.stats)
         if frame.HasField("drain"):
             self.is_draining = True
             self._on_change()
@@ -150,6 +161,7 @@ class Replica:
     def closed(self, _link: Link, reason: str) -> None:
         self._link = None
         self.serving = {}
+        self.tells_counts = False
         log.warning("replica_lost", replica=self.name, reason=reason, in_flight=len(self._pending))
         self._fail_pending(f"the link to replica {self.name} was lost: {reason}")
         self._on_change()
@@ -173,6 +185,7 @@ class Replicas:
         security: LinkSecurity | None = None,
     ) -> None:
         self._security = security
+        self.on_stats: OnStats = lambda _replica, _stats: None  # set before the first replica is known
         self._arenas = arenas  # for large tensors to replicas on this host; None = as bytes
         self._hello = hello
         self._host = host
@@ -244,6 +257,7 @@ class Replicas:
         if replica is None:
             replica = Replica(address, self._hello, self._changed, self._arenas, self._security)
             self._by_address[address] = replica
+            replica.on_stats = self.on_stats
         replica.named_by.add(key)
         self._addresses[key] = address
 

@@ -206,6 +206,16 @@ def filled(spec: ModelSpec, fields: Mapping[str, Any]) -> ModelSpec:
     return ModelSpec.parse(json.dumps(merged(fields, held)).encode())
 
 
+def batched(spec: ModelSpec, batching: bytes) -> ModelSpec:
+    """`spec` with what JSON from beside the artifact says where its batching is silent; without, where they do not fit."""
+    if not batching:
+        return spec
+    try:
+        return filled(spec, {"batching": json.loads(batching)})
+    except (ValueError, RecursionError):
+        return spec
+
+
 _WHOLE = {"version_policy", "signature"}  # overridden as a whole: one of three, and an order of names
 
 

@@ -32,6 +32,7 @@ from services.router.rest.v2 import Metadata
 from services.router.retry import RetryBudget
 from services.router.servicer import InferenceServicer
 from services.router.state import State
+from services.router.statistics import Statistics
 from services.router.table import Table
 from services.router.tensor_extensions import TensorExtensions
 from services.router.tracing import TraceKeeper
@@ -64,15 +65,19 @@ async def build(config: RouterConfig, app: App) -> AsyncIterator[None]:
         TensorExtensions(Regions(offered=config.system_shared_memory), config.max_message_bytes),
         keeper=keeper if app.traces.enabled else None,
     )
-    catalogue = Catalogue(table, release(), state.not_ready)
+    statistics = Statistics(state.replicas.all)
+    state.replicas.on_stats = statistics.received
+    state.listeners.append(statistics.changed)
+    catalogue = Catalogue(table, release(), state.not_ready, statistics)
     app.ready_when(state.not_ready)
     app.spawn(state.mirror.run(), "etcd-mirror")
     app.spawn(state.watch_age(), "config-age")
     await _loaded(state)
 
     health = health_aio.HealthServicer()
-    state.listeners.append(_health_follower(app, health, catalogue))
-    state.listeners[-1]()
+    follow_health = _health_follower(app, health, catalogue)
+    state.listeners.append(follow_health)
+    follow_health()
     app.spawn(state.tell_when_loaded(), "loaded")
 
     async def refuse_new() -> None:

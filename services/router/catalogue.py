@@ -1,13 +1,21 @@
 """What the router says of itself and its models; the same for gRPC and REST."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from services.core.errors import NotFoundError, UnavailableError
+from services.core.model_spec import batched
 from services.core.names import version_order
 from services.core.signature import TensorSpec
 from services.router.choice import Choice
+from services.router.config_codec import model_config
+from services.router.statistics import Statistics
 from services.router.table import Entry, Table
+from turnout.triton import model_config_pb2
+from turnout.v1 import link_pb2
+
+# What Triton calls what is here; its clients go by these words.
+EXTENSIONS = ("model_configuration", "parameters", "schedule_policy", "sequence", "statistics")
 
 
 class ModelMetadata(NamedTuple):
@@ -21,28 +29,33 @@ class ModelMetadata(NamedTuple):
 
 
 class Catalogue:
-    """Answers about models; a NamedTuple or dict out, ServingError when there is none."""
+    """Answers about models; a NamedTuple, dict or message out, ServingError when there is none.
 
-    def __init__(self, table: Table, release: str, not_ready: Callable[[], str | None]) -> None:
+    The ladder: NotFoundError for a model or version that nobody has, UnavailableError for one that is not ready,
+    and for all of them while the router itself takes no requests.
+    """
+
+    def __init__(self, table: Table, release: str, not_ready: Callable[[], str | None], statistics: Statistics) -> None:
         self._table = table
         self._release = release
         self._not_ready = not_ready
+        self._statistics = statistics
 
     def is_ready(self) -> bool:
         return self._not_ready() is None
 
     def server_metadata(self) -> dict[str, Any]:
-        return {"name": "turnout", "version": self._release, "extensions": []}
+        return {"name": "turnout", "version": self._release, "extensions": list(EXTENSIONS)}
 
     def names(self) -> list[str]:
         return sorted(self._table.entries())
 
     def check_model_ready(self, model: str, version: str) -> None:
-        """Raise NotFoundError for an unknown model or version, UnavailableError for one that is not ready."""
-        self._choose(self._table.entry(model), version)
+        """Raise unless it takes requests."""
+        self._choose(self._entry(model), version)
 
     def model_metadata(self, model: str, version: str) -> ModelMetadata:
-        entry = self._table.entry(model)
+        entry = self._entry(model)
         target = entry.targets[self._choose(entry, version).version]
         return ModelMetadata(
             name=model,
@@ -51,6 +64,18 @@ class Catalogue:
             inputs=target.caller_signature.inputs,
             outputs=target.signature.outputs,
         )
+
+    def model_config(self, model: str, version: str) -> model_config_pb2.ModelConfig:
+        """How a ready version is called, batched and run, in Triton's words."""
+        entry = self._entry(model)
+        target = entry.targets[self._choose(entry, version).version]
+        return model_config(model, batched(target.spec, target.batching), target.caller_signature)
+
+    async def model_statistics(self, model: str, version: str) -> list[link_pb2.VersionStats]:
+        """What the fleet has counted until now: of all models, of one, or of one version of it."""
+        self._counted(model, version)
+        await self._statistics.ask(model)
+        return [self._statistics.ledger.total(*each) for each in self._counted(model, version)]
 
     def ready_models(self) -> dict[str, bool]:
         """Model -> whether its stable version has a ready replica."""
@@ -63,6 +88,27 @@ class Catalogue:
             else:
                 ready[name] = True
         return ready
+
+    def _entry(self, model: str) -> Entry:
+        try:
+            return self._table.entry(model)
+        except NotFoundError:
+            reason = self._not_ready()
+            if reason is None:
+                raise
+            raise UnavailableError(f"this router is not ready: {reason}") from None
+
+    def _counted(self, model: str, version: str) -> Iterator[tuple[str, str]]:
+        """The versions that are asked for: those that are ready, and those that were. Raises for unknown names."""
+        if model and version:
+            return iter([(model, self._entry(model).chooser.named(version))])
+        entries = [self._entry(model)] if model else [self._table.entries()[name] for name in self.names()]
+        return self._versions(entries)
+
+    def _versions(self, entries: Sequence[Entry]) -> Iterator[tuple[str, str]]:
+        for entry in entries:
+            counted = self._statistics.ledger.versions(entry.name) & entry.chooser.versions()
+            yield from ((entry.name, version) for version in sorted(counted | entry.targets.keys(), key=version_order))
 
     @staticmethod
     def _choose(entry: Entry, version: str) -> Choice:

@@ -44,7 +44,7 @@ class Chooser:
     def choose(self, explicit: str, key: bytes, headers: Mapping[str, str | bytes]) -> Choice:
         """The version for a request. Raises NotFoundError or UnavailableError, with names."""
         if explicit:
-            return Choice(self._explicit(explicit), EXPLICIT)
+            return Choice(self._must_be_ready(self.named(explicit), "asked for"), EXPLICIT)
         if self._only is not None:
             return self._only
         if key and self._pins and (pinned := self._pins.get(key)) is not None:
@@ -79,7 +79,8 @@ class Chooser:
     def has_stable(self) -> bool:
         return self._stable in self._ready
 
-    def _explicit(self, name: str) -> str:
+    def named(self, name: str) -> str:
+        """The version of that number or label. Raises NotFoundError when no pod has it."""
         version = self._labels.get(name)
         if version is None:
             if not is_version(name):
@@ -89,7 +90,11 @@ class Chooser:
         if version not in self._ready and version not in self._known:
             known = ", ".join(sorted(self._known | self._ready, key=int)) or "none yet"
             raise NotFoundError(f"model {self._model} has no version {version}; its versions are {known}")
-        return self._must_be_ready(version, "asked for")
+        return version
+
+    def versions(self) -> AbstractSet[str]:
+        """All that a pod has, or serves."""
+        return self._known | self._ready
 
     def _must_be_ready(self, version: str, why: str) -> str:
         if version in self._ready:

@@ -5,9 +5,10 @@ import grpc
 from inference import grpc_service_pb2 as pb
 from inference import grpc_service_pb2_grpc
 from services.router.catalogue import Catalogue
+from services.router.inventory_servicer import InventoryMethods
 
 
-class InferenceServicer(grpc_service_pb2_grpc.GRPCInferenceServiceServicer):
+class InferenceServicer(InventoryMethods, grpc_service_pb2_grpc.GRPCInferenceServiceServicer):
     """Everything but ModelInfer, which the front door serves."""
 
     def __init__(self, catalogue: Catalogue) -> None:

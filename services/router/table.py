@@ -29,6 +29,7 @@ class Target:
 
     __slots__ = (
         "_single",
+        "batching",
         "caller_signature",
         "digest",
         "entity_inputs",
@@ -42,6 +43,7 @@ class Target:
         "model",
         "samples",
         "signature",
+        "spec",
         "version",
     )
 
@@ -49,6 +51,8 @@ class Target:
         self.model = served.model
         self.version = served.version
         self.digest = served.digest
+        self.spec = spec
+        self.batching = served.batching  # JSON, for what the spec leaves open of it
         self.signature = signature_from_proto(served.signature)
         self.features: tuple[FeatureUse, ...] = spec.features
         filled = frozenset(use.input for use in spec.features)

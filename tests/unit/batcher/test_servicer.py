@@ -7,6 +7,7 @@ import structlog
 
 from services.batcher.request import Caller
 from services.batcher.servicer import CallerLinks
+from services.batcher.statistics import Statistics
 from services.chassis.link import Link
 from services.core.errors import INTERNAL
 from tests.support.batching import MS, FakeLink, Time, ints
@@ -17,7 +18,7 @@ from turnout.v1 import link_pb2 as pb
 def test_blocks_that_cannot_be_read_fill_no_log_and_each_caller_is_told(tmp_path: Path) -> None:
     time, link, pair = Time(), FakeLink(), Pair(tmp_path)
     pair.prove()
-    links = CallerLinks({}, time.clock)
+    links = CallerLinks({}, Statistics({}, time.clock), time.clock)
     links._callers[cast("Link", link)] = Caller(cast("Link", link), pair.borrower)
     with structlog.testing.capture_logs() as logs:
         for number in range(1, 8):

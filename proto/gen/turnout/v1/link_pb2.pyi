@@ -21,7 +21,7 @@ EXECUTED_MAYBE: Executed
 EXECUTED_YES: Executed
 
 class Frame(_message.Message):
-    __slots__ = ("hello", "requests", "replies", "cancels", "drain", "serving", "lookups", "features", "mirrors", "releases", "arena_opened", "records", "sampling")
+    __slots__ = ("hello", "requests", "replies", "cancels", "drain", "serving", "lookups", "features", "mirrors", "releases", "arena_opened", "records", "sampling", "stats")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     REQUESTS_FIELD_NUMBER: _ClassVar[int]
     REPLIES_FIELD_NUMBER: _ClassVar[int]
@@ -35,6 +35,7 @@ class Frame(_message.Message):
     ARENA_OPENED_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     SAMPLING_FIELD_NUMBER: _ClassVar[int]
+    STATS_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     requests: _containers.RepeatedCompositeFieldContainer[Request]
     replies: _containers.RepeatedCompositeFieldContainer[Reply]
@@ -48,7 +49,8 @@ class Frame(_message.Message):
     arena_opened: ArenaOpened
     records: _containers.RepeatedCompositeFieldContainer[_recorded_pb2.Recorded]
     sampling: _recorded_pb2.Sampling
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., requests: _Optional[_Iterable[_Union[Request, _Mapping]]] = ..., replies: _Optional[_Iterable[_Union[Reply, _Mapping]]] = ..., cancels: _Optional[_Iterable[int]] = ..., drain: _Optional[_Union[Drain, _Mapping]] = ..., serving: _Optional[_Union[Serving, _Mapping]] = ..., lookups: _Optional[_Iterable[_Union[_feature_pb2.FeatureLookup, _Mapping]]] = ..., features: _Optional[_Iterable[_Union[_feature_pb2.FeatureAnswer, _Mapping]]] = ..., mirrors: _Optional[_Iterable[_Union[_shadow_pb2.Mirror, _Mapping]]] = ..., releases: _Optional[_Iterable[int]] = ..., arena_opened: _Optional[_Union[ArenaOpened, _Mapping]] = ..., records: _Optional[_Iterable[_Union[_recorded_pb2.Recorded, _Mapping]]] = ..., sampling: _Optional[_Union[_recorded_pb2.Sampling, _Mapping]] = ...) -> None: ...
+    stats: _containers.RepeatedCompositeFieldContainer[Stats]
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., requests: _Optional[_Iterable[_Union[Request, _Mapping]]] = ..., replies: _Optional[_Iterable[_Union[Reply, _Mapping]]] = ..., cancels: _Optional[_Iterable[int]] = ..., drain: _Optional[_Union[Drain, _Mapping]] = ..., serving: _Optional[_Union[Serving, _Mapping]] = ..., lookups: _Optional[_Iterable[_Union[_feature_pb2.FeatureLookup, _Mapping]]] = ..., features: _Optional[_Iterable[_Union[_feature_pb2.FeatureAnswer, _Mapping]]] = ..., mirrors: _Optional[_Iterable[_Union[_shadow_pb2.Mirror, _Mapping]]] = ..., releases: _Optional[_Iterable[int]] = ..., arena_opened: _Optional[_Union[ArenaOpened, _Mapping]] = ..., records: _Optional[_Iterable[_Union[_recorded_pb2.Recorded, _Mapping]]] = ..., sampling: _Optional[_Union[_recorded_pb2.Sampling, _Mapping]] = ..., stats: _Optional[_Iterable[_Union[Stats, _Mapping]]] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("service", "instance", "protocol", "arena")
@@ -159,7 +161,7 @@ class Reply(_message.Message):
     def __init__(self, id: _Optional[int] = ..., code: _Optional[int] = ..., message: _Optional[str] = ..., executed: _Optional[_Union[Executed, str]] = ..., outputs: _Optional[_Iterable[_Union[_tensor_pb2.Tensor, _Mapping]]] = ..., stages_ns: _Optional[_Iterable[int]] = ..., total_ns: _Optional[int] = ..., batch_rows: _Optional[int] = ..., retries: _Optional[int] = ..., digest: _Optional[str] = ..., retry_after_us: _Optional[int] = ..., expected_wait_us: _Optional[int] = ..., seq: _Optional[int] = ..., final: _Optional[bool] = ...) -> None: ...
 
 class Served(_message.Message):
-    __slots__ = ("model", "version", "digest", "signature", "max_batch_rows", "max_request_rows", "slots", "keeps_state")
+    __slots__ = ("model", "version", "digest", "signature", "max_batch_rows", "max_request_rows", "slots", "keeps_state", "batching")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
@@ -168,6 +170,7 @@ class Served(_message.Message):
     MAX_REQUEST_ROWS_FIELD_NUMBER: _ClassVar[int]
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     KEEPS_STATE_FIELD_NUMBER: _ClassVar[int]
+    BATCHING_FIELD_NUMBER: _ClassVar[int]
     model: str
     version: str
     digest: str
@@ -176,10 +179,63 @@ class Served(_message.Message):
     max_request_rows: int
     slots: int
     keeps_state: bool
-    def __init__(self, model: _Optional[str] = ..., version: _Optional[str] = ..., digest: _Optional[str] = ..., signature: _Optional[_Union[_tensor_pb2.Signature, _Mapping]] = ..., max_batch_rows: _Optional[int] = ..., max_request_rows: _Optional[int] = ..., slots: _Optional[int] = ..., keeps_state: _Optional[bool] = ...) -> None: ...
+    batching: bytes
+    def __init__(self, model: _Optional[str] = ..., version: _Optional[str] = ..., digest: _Optional[str] = ..., signature: _Optional[_Union[_tensor_pb2.Signature, _Mapping]] = ..., max_batch_rows: _Optional[int] = ..., max_request_rows: _Optional[int] = ..., slots: _Optional[int] = ..., keeps_state: _Optional[bool] = ..., batching: _Optional[bytes] = ...) -> None: ...
 
 class Serving(_message.Message):
     __slots__ = ("models",)
     MODELS_FIELD_NUMBER: _ClassVar[int]
     models: _containers.RepeatedCompositeFieldContainer[Served]
     def __init__(self, models: _Optional[_Iterable[_Union[Served, _Mapping]]] = ...) -> None: ...
+
+class Stats(_message.Message):
+    __slots__ = ("asks", "answers", "model", "versions")
+    ASKS_FIELD_NUMBER: _ClassVar[int]
+    ANSWERS_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    VERSIONS_FIELD_NUMBER: _ClassVar[int]
+    asks: int
+    answers: int
+    model: str
+    versions: _containers.RepeatedCompositeFieldContainer[VersionStats]
+    def __init__(self, asks: _Optional[int] = ..., answers: _Optional[int] = ..., model: _Optional[str] = ..., versions: _Optional[_Iterable[_Union[VersionStats, _Mapping]]] = ...) -> None: ...
+
+class VersionStats(_message.Message):
+    __slots__ = ("model", "version", "last_ms", "success", "queue_ns", "input_ns", "compute_ns", "output_ns", "fail", "fail_ns", "sizes")
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    LAST_MS_FIELD_NUMBER: _ClassVar[int]
+    SUCCESS_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_NS_FIELD_NUMBER: _ClassVar[int]
+    INPUT_NS_FIELD_NUMBER: _ClassVar[int]
+    COMPUTE_NS_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_NS_FIELD_NUMBER: _ClassVar[int]
+    FAIL_FIELD_NUMBER: _ClassVar[int]
+    FAIL_NS_FIELD_NUMBER: _ClassVar[int]
+    SIZES_FIELD_NUMBER: _ClassVar[int]
+    model: str
+    version: str
+    last_ms: int
+    success: int
+    queue_ns: int
+    input_ns: int
+    compute_ns: int
+    output_ns: int
+    fail: int
+    fail_ns: int
+    sizes: _containers.RepeatedCompositeFieldContainer[SizeStats]
+    def __init__(self, model: _Optional[str] = ..., version: _Optional[str] = ..., last_ms: _Optional[int] = ..., success: _Optional[int] = ..., queue_ns: _Optional[int] = ..., input_ns: _Optional[int] = ..., compute_ns: _Optional[int] = ..., output_ns: _Optional[int] = ..., fail: _Optional[int] = ..., fail_ns: _Optional[int] = ..., sizes: _Optional[_Iterable[_Union[SizeStats, _Mapping]]] = ...) -> None: ...
+
+class SizeStats(_message.Message):
+    __slots__ = ("rows", "count", "input_ns", "compute_ns", "output_ns")
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    INPUT_NS_FIELD_NUMBER: _ClassVar[int]
+    COMPUTE_NS_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_NS_FIELD_NUMBER: _ClassVar[int]
+    rows: int
+    count: int
+    input_ns: int
+    compute_ns: int
+    output_ns: int
+    def __init__(self, rows: _Optional[int] = ..., count: _Optional[int] = ..., input_ns: _Optional[int] = ..., compute_ns: _Optional[int] = ..., output_ns: _Optional[int] = ...) -> None: ...
