@@ -33,7 +33,7 @@ class Statistics:
         """What was counted since this was called before."""
         news = []
         for name, tally in self._tallies.items():
-            seen = (tally.executions, sum(tally.by_code), sum(tally.cancelled))
+            seen = (sum(tally.service_s.counts), sum(tally.by_code), sum(tally.cancelled))
             if self._told.get(name) != seen:
                 self._told[name] = seen
                 news.append((name, tally))

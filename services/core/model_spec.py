@@ -207,7 +207,7 @@ def filled(spec: ModelSpec, fields: Mapping[str, Any]) -> ModelSpec:
 
 
 def batched(spec: ModelSpec, batching: bytes) -> ModelSpec:
-    """`spec` with what JSON from beside the artifact says where its batching is silent; without, where they do not fit."""
+    """`spec`, its batching filled from JSON that lies beside the artifact; as it is where the two do not fit."""
     if not batching:
         return spec
     try:

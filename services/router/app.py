@@ -67,7 +67,7 @@ async def build(config: RouterConfig, app: App) -> AsyncIterator[None]:
     )
     statistics = Statistics(state.replicas.all)
     state.replicas.on_stats = statistics.received
-    state.listeners.append(statistics.changed)
+    state.listeners += [statistics.changed, lambda: statistics.ledger.forget_models(table.entries().keys())]
     catalogue = Catalogue(table, release(), state.not_ready, statistics)
     app.ready_when(state.not_ready)
     app.spawn(state.mirror.run(), "etcd-mirror")

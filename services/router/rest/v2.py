@@ -1,10 +1,12 @@
-"""The V2 REST API of what the router knows: itself, its models, their readiness."""
+"""The V2 REST API of what the router knows: itself, its models, their readiness, configuration and statistics."""
 
 import orjson
 
 from services.chassis.http import HttpRequest, HttpResponse, Routes
 from services.router.catalogue import Catalogue
+from services.router.plain import plain
 from services.router.rest.codec import tensors
+from services.router.statistics_codec import model_statistics
 
 MODEL = "/v2/models/{model}"
 VERSION = MODEL + "/versions/{version}"
@@ -21,9 +23,12 @@ class Metadata:
         routes.add("GET", "/v2/health/live", self.live, role=None)
         routes.add("GET", "/v2/health/ready", self.ready, role=None)
         routes.add("GET", "/v2/models", self.models)
+        routes.add("GET", "/v2/models/stats", self.statistics)  # before a model of that name
         for path in (MODEL, VERSION):
             routes.add("GET", path, self.model)
             routes.add("GET", path + "/ready", self.model_ready, role=None)
+            routes.add("GET", path + "/config", self.config)
+            routes.add("GET", path + "/stats", self.statistics)
 
     async def server(self, _request: HttpRequest) -> HttpResponse:
         return HttpResponse(orjson.dumps(self._catalogue.server_metadata()))
@@ -46,3 +51,10 @@ class Metadata:
     async def model_ready(self, _request: HttpRequest, model: str, version: str = "") -> HttpResponse:
         self._catalogue.check_model_ready(model, version)
         return HttpResponse(orjson.dumps({"name": model, "ready": True}))
+
+    async def config(self, _request: HttpRequest, model: str, version: str = "") -> HttpResponse:
+        return HttpResponse(orjson.dumps(plain(self._catalogue.model_config(model, version))))
+
+    async def statistics(self, _request: HttpRequest, model: str = "", version: str = "") -> HttpResponse:
+        counted = await self._catalogue.model_statistics(model, version)
+        return HttpResponse(orjson.dumps({"model_stats": [plain(model_statistics(each)) for each in counted]}))

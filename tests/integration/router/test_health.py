@@ -66,7 +66,6 @@ async def test_reflection_lists_every_service(mesh: RouterMesh) -> None:
 
 async def test_a_method_that_is_not_offered_says_so(mesh: RouterMesh) -> None:
     for path in (
-        "/inference.GRPCInferenceService/ModelStatistics",
         "/inference.GRPCInferenceService/Nothing",
         "/x.Y/Z",
     ):

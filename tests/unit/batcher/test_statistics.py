@@ -1,0 +1,75 @@
+"""What is said of counts on links: what changed, once; what is asked for, with the question's number at the end."""
+
+from services.batcher.policy import BatchPolicy
+from services.batcher.statistics import Statistics
+from services.batcher.tally import Tally
+from services.core.errors import INTERNAL
+from tests.support.batching import MS, Bench
+from turnout.v1 import link_pb2 as pb
+
+
+def said(envelopes: list[bytes]) -> list[pb.Stats]:
+    return list(pb.Frame.FromString(b"".join(envelopes)).stats)
+
+
+def test_only_what_changed_is_said_again() -> None:
+    bench = Bench(BatchPolicy(max_batch_rows=4))
+    tally = bench.batcher.lobby.tally
+    statistics = Statistics({("echo", "1"): tally, ("idle", "1"): Tally()}, bench.time.clock)
+    assert [len(each.versions) for each in said(statistics.whole())] == [2]
+    statistics.changed()
+    assert statistics.changed() == []
+
+    bench.send([1, 2, 3])
+    bench.time.advance(MS)
+    bench.puppet.echo()
+    ((version,),) = [stats.versions for stats in said(statistics.changed())]
+
+    assert (version.model, version.success, version.fail) == ("echo", 1, 0)
+    assert [(size.rows, size.count, size.compute_ns) for size in version.sizes] == [(3, 1, 2)]
+    assert (version.queue_ns, version.compute_ns) == (0, 2)
+    assert version.last_ms > 0
+    assert statistics.changed() == []
+
+
+def test_failures_and_those_who_left_are_counted_with_the_time_they_spent() -> None:
+    bench = Bench(BatchPolicy(max_batch_rows=1))
+    statistics = Statistics({("echo", "1"): bench.batcher.lobby.tally}, bench.time.clock)
+    (first,) = bench.send([1])
+    (second,) = bench.send([2])
+    assert first != second
+    bench.time.advance(2 * MS)
+    bench.cancel(second)
+    bench.puppet.error(INTERNAL, "no")
+    ((version,),) = [stats.versions for stats in said(statistics.whole())]
+
+    assert (version.success, version.fail, version.fail_ns) == (0, 2, 4 * MS)
+    assert (list(version.sizes), version.last_ms) == ([], 0)
+
+
+def test_an_answer_is_about_what_was_asked_and_ends_with_its_number() -> None:
+    bench = Bench()
+    tallies = {(model, version): Tally() for model in ("a", "b") for version in ("1", "2")}
+    statistics = Statistics(tallies, bench.time.clock)
+
+    *parts, last = said(statistics.answer(pb.Stats(asks=7, model="b")))
+    assert [(each.model, each.version) for part in parts for each in part.versions] == [("b", "1"), ("b", "2")]
+    assert (last.answers, list(last.versions)) == (7, [])
+    everything = said(statistics.answer(pb.Stats(asks=8)))
+    assert (sum(len(part.versions) for part in everything), everything[-1].answers) == (4, 8)
+
+
+def test_no_envelope_is_so_large_that_it_would_be_overtaken() -> None:
+    tallies = {}
+    for number in range(40):
+        tally = tallies["m", str(number)] = Tally()
+        for rows in range(1, 1000):
+            tally.ran(rows, 1 << 40, 1)
+    envelopes = Statistics(tallies, lambda: 1).whole()
+
+    assert sum(len(each.versions) for each in said(envelopes)) == 40
+    assert max(map(len, envelopes)) < 256 << 10
+
+
+def test_a_replica_that_has_counted_nothing_says_so() -> None:
+    assert said(Statistics({}, lambda: 1).whole()) == [pb.Stats()]
