@@ -47,6 +47,7 @@ class Batcher:
     """Queue, workers and recovery of one model version. Every request it accepts gets exactly one outcome."""
 
     parts: ClassVar[Parts] = Parts(Queue, Lobby, Recovery, Launcher)
+    streams: ClassVar[bool] = False  # any number of answers to one request
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ from services.batcher.quarantine import Quarantine, why_refused
 from services.batcher.queue import Queue
 from services.batcher.quick_request import AnyRequest
 from services.batcher.replies import error_reply, send_error
-from services.batcher.request import DONE, HELD, LAUNCHED, WAITING, Caller, Pending
+from services.batcher.request import DONE, HELD, LAUNCHED, WAITING, Caller, Pending, has_begun
 from services.batcher.service_time import ServiceTime
 from services.batcher.tally import Tally
 from services.core.errors import DEADLINE_EXCEEDED, INTERNAL, INVALID_ARGUMENT, UNAVAILABLE, InvalidRequestError
@@ -195,6 +195,12 @@ class Lobby:
     def forget(self, caller: Caller) -> None:
         """Its link is gone; what it waits for is cancelled besides."""
 
+    def credit(self, pending: Pending, given: int) -> None:
+        """Its caller has room for more of its answers."""
+
+    def _answers_to(self, root: Pending) -> int:  # noqa: ARG002 - where there are several
+        return 0
+
     def fail(
         self,
         pending: Pending,
@@ -210,10 +216,11 @@ class Lobby:
             return
         code = code if code < len(self.tally.by_code) else INTERNAL  # a worker's own, which may be anything
         self.tally.by_code[code] += 1
-        if executed == pb.EXECUTED_NO and root.parts is not None and _has_begun(root.parts.members):
+        if executed == pb.EXECUTED_NO and root.parts is not None and has_begun(root.parts.members):
             executed = pb.EXECUTED_MAYBE  # whatever became of the part that this is about
         reply = error_reply(root.id, code, message, executed=executed, retry_after_us=retry_after_us)
         reply.retries = pending.retries
+        reply.seq = self._answers_to(root)
         reply.total_ns = took_ns = self._clock() - root.arrival_ns
         self.tally.failed_ns += took_ns
         turn, root.turn = root.turn, None
@@ -293,8 +300,3 @@ class Lobby:
         self.tally.by_code[refusal.code] += 1
         reply = error_reply(number, refusal.code, refusal.message, retry_after_us=refusal.retry_after_us)
         send_error(caller, reply)
-
-
-def _has_begun(parts: Iterable[Pending]) -> bool:
-    """Whether a part of a request that was cut ran, or runs."""
-    return any(part.state != WAITING for part in parts)

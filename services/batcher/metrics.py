@@ -82,6 +82,7 @@ _COUNTERS: dict[str, tuple[str, Callable[[Tally], float]]] = {
     "raised_batches": ("Batches whose model raised.", lambda tally: tally.raised),
     "search_launches": ("Launches to find what made a batch raise.", lambda tally: tally.search_launches),
     "suspect_launches": ("Requests run again alone after their worker died.", lambda tally: tally.suspect_launches),
+    "streamed_answers": ("Answers of a decoupled model.", lambda tally: tally.streamed),
     "worker_deaths": ("Workers lost with batches on them.", lambda tally: tally.deaths),
 }
 

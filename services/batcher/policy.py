@@ -56,8 +56,11 @@ class BatchPolicy:
     sequences: SequencePolicy | None = None  # of a model that keeps state from request to request
 
     @classmethod
-    def of(cls, spec: ModelSpec, *, batches: bool) -> Self:
-        """The policy of a version's spec; `batches` is what its signature says of dimension 0."""
+    def of(cls, spec: ModelSpec, *, batches: bool, streams: bool = False) -> Self:
+        """The policy of a version's spec; `batches` is what its signature says of dimension 0.
+
+        `streams`: its answers are neither kept in order nor parts of a sequence.
+        """
         batching = spec.batching
         levels = range(1, batching.priority_levels + 1)
         return cls(
@@ -73,11 +76,11 @@ class BatchPolicy:
             max_request_rows=spec.max_request_rows(),
             max_request_bytes=spec.limits.max_request_bytes,
             idempotent=spec.idempotent,
-            preserve_ordering=batching.preserve_ordering,
+            preserve_ordering=batching.preserve_ordering and not streams,
             weight=spec.placement.weight,
             filled_inputs=batching.filled_inputs(),
             kept_outputs=batching.kept_outputs(),
-            sequences=SequencePolicy.of(batching, batches=batches),
+            sequences=None if streams else SequencePolicy.of(batching, batches=batches),
         )
 
     def goes_on_from(self, other: "BatchPolicy") -> bool:

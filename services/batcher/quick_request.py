@@ -47,6 +47,7 @@ class QuickRequest:
     tries: ClassVar[int] = 0
     priority: ClassVar[int] = 0
     queue_timeout_us: ClassVar[int] = 0
+    credit: ClassVar[int] = 0
     digest: ClassVar[str] = ""
     request_id: ClassVar[str] = ""
     outputs: ClassVar[tuple[str, ...]] = ()

@@ -1,5 +1,6 @@
 """One request while it is in the batcher."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from services.batcher.ordering import Order, Turn
@@ -118,6 +119,11 @@ class Parts:
         self.left = len(members)
         self.size = 0
         self.outputs: list[list[Data]] = [[] for _ in members]
+
+
+def has_begun(parts: Iterable[Pending]) -> bool:
+    """Whether a part of a request that was cut ran, or runs."""
+    return any(part.state != WAITING for part in parts)
 
 
 def is_done(pending: Pending) -> bool:

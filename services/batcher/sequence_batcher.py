@@ -263,18 +263,3 @@ def _empty() -> Pending:
 
 
 _EMPTY = _empty()
-
-
-def batcher_for(
-    name: ModelVersion,
-    signature: Signature,
-    policy: BatchPolicy,
-    device: Device,
-    *,
-    pad_to: Padding | None = None,
-    clock: Callable[[], int],
-    call_later: CallLater,
-) -> Batcher:
-    """The batcher that a policy needs."""
-    kind = Batcher if policy.sequences is None else SequenceBatcher
-    return kind(name, signature, policy, device, pad_to=pad_to, clock=clock, call_later=call_later)

@@ -74,11 +74,15 @@ class CallerLinks:
         if caller is None:
             return
         now_ns = self._clock()
-        requests, cancels = frame.requests, frame.cancels
+        requests, cancels, credits_ = frame.requests, frame.cancels, frame.credits
         touched: Sequence[Batcher] = ()
         if requests:
             borrower = caller.borrower
             touched = self._offer(caller, [with_blocks(request, borrower) for request in requests[:]], now_ns)
+        for credit in credits_:
+            pending = caller.pending.get(credit.id)
+            if pending is not None:
+                pending.home.credit(pending, credit.bytes)
         if cancels:  # after the requests: one may be cancelled in the frame that brought it
             for number in cancels:
                 pending = caller.pending.get(number)

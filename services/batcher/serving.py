@@ -7,7 +7,7 @@ from services.batcher.alarm import CallLater
 from services.batcher.batcher import Batcher
 from services.batcher.device import Device
 from services.batcher.policy import BatchPolicy
-from services.batcher.sequence_batcher import batcher_for
+from services.batcher.stream_batcher import batcher_for
 from services.batcher.tally import Tally
 from services.batcher.worker import Worker, WorkerFacts
 from services.chassis.etcd import Registration
@@ -75,7 +75,10 @@ class Serving:
         batcher = self.batcher(facts)
         self._facts[facts.name] = facts
         policy = self._policy(facts)
-        if not policy.goes_on_from(batcher.policy):
+        streams = facts.signature.decoupled
+        if batcher.streams != streams:
+            batcher.give_up(f"{batcher.name} was replaced by an artifact that answers otherwise")
+        if batcher.streams != streams or not policy.goes_on_from(batcher.policy):
             for other in batcher.workers:
                 other.accepting = other.accepting and other.facts.runs_like(facts)
             self._replace(batcher, policy)
@@ -158,7 +161,7 @@ class Serving:
         batching, theirs = spec.batching, facts.sequences
         if states_and_controls(batching.sequence_batching) != states_and_controls(theirs):
             spec = spec.model_copy(update={"batching": batching.with_sequences(theirs)})
-        return BatchPolicy.of(spec, batches=facts.signature.batches)
+        return BatchPolicy.of(spec, batches=facts.signature.batches, streams=facts.signature.decoupled)
 
     def _endpoint(self, batcher: Batcher) -> Endpoint:
         return self.place.model_copy(

@@ -69,6 +69,7 @@ class Tally:
         "service_s",
         "shed",
         "stages_ns",
+        "streamed",
         "suspect_launches",
     )
 
@@ -86,6 +87,7 @@ class Tally:
         self.raised = 0  # batches
         self.search_launches = 0
         self.suspect_launches = 0
+        self.streamed = 0  # answers of decoupled models
         self.deaths = 0  # workers lost with batches on them
 
     def ran(self, rows: int, took_ns: int, now_ns: int) -> None:

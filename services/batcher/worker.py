@@ -171,6 +171,14 @@ class Worker:
         batch.sent_ns = self._clock()
         self.busy_until_ns = max(self.busy_until_ns, batch.sent_ns) + batch.expected_ns
 
+    def cancel(self, number: int) -> None:
+        """Nobody waits for the answers to a streamed request any more; its final reply says that it has ended."""
+        self._link.frame_for(16).cancels.append(number)
+
+    def credit(self, number: int, given: int) -> None:
+        """There is room for more answers to a streamed request."""
+        self._link.frame_for(24).credits.add(id=number, bytes=given)
+
     def give_up(self, batch: Batch) -> None:
         """`batch` could not be sent."""
         self.in_flight = {number: other for number, other in self.in_flight.items() if other is not batch}

@@ -13,6 +13,7 @@ def signature_to_proto(signature: Signature) -> pb.Signature:
         on_request=signature.on_request,
         name=signature.name,
         more=[signature_to_proto(each) for each in signature.more],
+        decoupled=signature.decoupled,
     )
 
 
@@ -25,4 +26,5 @@ def signature_from_proto(message: pb.Signature) -> Signature:
         on_request=tuple(message.on_request),
         name=message.name,
         more=tuple(signature_from_proto(each) for each in message.more),
+        decoupled=message.decoupled,
     )

@@ -136,6 +136,7 @@ class ModelSpec(Spec):
     trusted: bool = False  # pickles and Python files run code when loaded: only with the operator's word
     outputs: tuple[str, ...] = ()  # to give to requests that name them, where the framework can: docs/frameworks.md
     labels: dict[str, tuple[str, ...]] = {}  # output -> names of its classes, in order: for callers who ask for classes
+    decoupled: bool = False  # any number of answers to a request (python); of generators it need not be said
     doubles: bool = False  # rows come and scores go as FP64 (scikit-learn, LightGBM)
     text: Text | None = None  # what a model of text is to do (transformers)
     signature: DeclaredSignature | None = None  # for artifacts that do not tell what they take and give
@@ -159,6 +160,12 @@ class ModelSpec(Spec):
         for name in self.environment:
             if name.startswith(_NOT_OURS):
                 raise ValueError(f"environment: {name} cannot be set for a model")
+        return self
+
+    @model_validator(mode="after")
+    def _streams_alone(self) -> Self:
+        if self.decoupled and self.batching.sequence_batching is not None:
+            raise ValueError("decoupled: a model with sequence_batching gives one answer to a request")
         return self
 
     @model_validator(mode="after")

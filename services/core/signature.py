@@ -38,6 +38,7 @@ class Signature:
 
     `on_request`: of the outputs, those that only requests get that name them.
     Where an artifact has several signatures, this is the usual one, and `more` has those that requests name.
+    `decoupled`: one request is answered any number of times, and rows are not batched.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -47,6 +48,7 @@ class Signature:
     on_request: tuple[str, ...] = ()
     name: str = ""
     more: tuple["Signature", ...] = ()
+    decoupled: bool = False
 
     def usual_outputs(self) -> list[str]:
         """What a request gets that names none."""
@@ -54,7 +56,10 @@ class Signature:
 
     def hash(self) -> str:
         """16 hex digits that differ when anything a caller could notice differs."""
-        seen = [(each.inputs, each.outputs, each.batches, each.on_request, each.name) for each in (self, *self.more)]
+        seen: list[object] = [
+            (each.inputs, each.outputs, each.batches, each.on_request, each.name) for each in (self, *self.more)
+        ]
+        seen += ["decoupled"] * self.decoupled
         return hashlib.sha256(repr(seen).encode()).hexdigest()[:16]
 
     def without(self, inputs: frozenset[str], outputs: frozenset[str] = frozenset()) -> "Signature":

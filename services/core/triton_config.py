@@ -62,6 +62,8 @@ def _fields(config: pb.ModelConfig) -> dict[str, Any]:
         fields["warm_up"] = {"sizes": sizes}
     if framework == "torch":  # the others tell it themselves
         fields["signature"] = _signature(config)
+    if config.model_transaction_policy.decoupled:
+        fields["decoupled"] = True
     return fields
 
 
@@ -86,10 +88,10 @@ def _refuse(model: str, config: pb.ModelConfig) -> None:
         raise BadValueError(_REFUSED[backend])
     if backend and backend not in FRAMEWORKS and backend != _FOREST:
         raise BadValueError(f"backend {backend!r} is not run: {', '.join(sorted({*FRAMEWORKS, _FOREST}))} are")
-    if config.model_transaction_policy.decoupled:
-        raise BadValueError("decoupled models, with any number of answers to a request, are not run")
     if config.batch_input or config.batch_output:
         raise BadValueError("batch_input and batch_output are not made: pad_to is what ragged rows have here")
+    if config.model_transaction_policy.decoupled and backend:
+        raise BadValueError(f"decoupled is of models in Python here; backend {backend} gives one answer to a request")
     if config.max_batch_size < 0:
         raise BadValueError(f"max_batch_size {config.max_batch_size} is negative")
 

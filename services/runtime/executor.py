@@ -17,6 +17,7 @@ from services.chassis.link import Link
 from services.chassis.throttle import Throttle
 from services.core.arrays import encode
 from services.core.errors import (
+    CANCELLED,
     FAILED_PRECONDITION,
     INTERNAL,
     INVALID_ARGUMENT,
@@ -29,9 +30,10 @@ from services.runtime.backends import Backend, ModelError
 from services.runtime.faults import describe
 from services.runtime.job import Job
 from services.runtime.leases import Leases, Views, generations_of, views_of
-from services.runtime.running import run_of
+from services.runtime.running import run_of, stream_of
 from services.runtime.sequence_state import LostStateError, SequenceStates
 from services.runtime.stamp import Stamp
+from services.runtime.streams import Streams
 from services.runtime.way import BadBatchError, Way, too_large
 from turnout.v1 import link_pb2 as pb
 
@@ -53,6 +55,7 @@ class Executor:
         self._most_bytes = most = job.max_tensor_bytes or sys.maxsize
         self._usual = Way(signature, run_of(backend), most)
         self._others = {other.name: Way(other, run_of(backend, other.name), most) for other in signature.more}
+        self._streams = Streams(stream_of(backend), self._usual, stamp, job) if signature.decoupled else None
         self._states: SequenceStates | None = None
         if job.states:
             self._states = SequenceStates(job.states, signature)
@@ -68,6 +71,11 @@ class Executor:
         self.last_work_s = self._loop.time()
         self.all_closed = asyncio.Event()
 
+    @property
+    def is_streaming(self) -> bool:
+        """Whether answers to a request are still to come."""
+        return bool(self._streams)
+
     def opened(self, link: Link) -> None:
         self.links.add(link)
         link.borrower = Borrower(link)
@@ -79,6 +87,8 @@ class Executor:
             self._states.forget(link)
         self._waiting = deque(entry for entry in self._waiting if entry[0] is not link)
         self._leases.forget(link)
+        if self._streams is not None:
+            self._streams.forget(link)
         if not self.links:
             self.all_closed.set()
         log.debug("link_closed", peer=link.peer.instance, reason=reason)
@@ -86,6 +96,8 @@ class Executor:
     def received(self, link: Link, frame: pb.Frame) -> None:
         if frame.cancels:
             self._cancel(link, set(frame.cancels))
+        if frame.credits and self._streams is not None:
+            self._streams.credited(link, frame.credits)
         now_s = time.monotonic()
         for request in frame.requests:
             if len(self._waiting) >= _MAX_WAITING:
@@ -99,10 +111,14 @@ class Executor:
 
     def _cancel(self, link: Link, numbers: set[int]) -> None:
         """Batches that still wait are not run."""
+        if self._streams is not None:
+            self._streams.cancel(link, numbers)
         kept: deque[tuple[Link, pb.Request, float | None]] = deque()
         for entry in self._waiting:
             if entry[0] is link and entry[1].id in numbers:
                 link.release(generations_of(entry[1]))
+                if self._streams is not None:  # whoever cancels one waits for its end
+                    self._refuse(link, entry[1], CANCELLED, "cancelled before it began")
             else:
                 kept.append(entry)
         self._waiting = kept
@@ -153,6 +169,9 @@ class Executor:
                 inputs |= self._states_before(link, request)
         except BadBatchError as error:
             self._refuse(link, request, error.code, str(error))
+            return
+        if self._streams is not None:
+            self._streams.begin(link, request, inputs)
             return
         began = time.monotonic_ns()
         self._stamp.begin(began)

@@ -35,6 +35,7 @@ class Plan(NamedTuple):
     text: Text | None = None
     onnx: OnnxSettings = OnnxSettings()
     torch: TorchSettings | None = None
+    decoupled: bool = False
     begins_with: tuple[object, ...] = ()  # limits that hold from a process's start, and its environment
 
 

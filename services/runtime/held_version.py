@@ -79,7 +79,7 @@ class HeldVersion:
                 spec.outputs, spec.doubles, spec.signature, pad_to, *needs,
                 spec.instances.model_copy(update={"count": 1}), spec.loads,
                 signature_name=spec.signature_name, text=spec.text, torch=spec.torch,
-                begins_with=begins_with(spec), onnx=spec.onnx,
+                begins_with=begins_with(spec), onnx=spec.onnx, decoupled=spec.decoupled,
             )  # fmt: skip
             self._advance(plan, spec)
         elif self.current is not None:

@@ -32,6 +32,7 @@ class Job(Spec):
     text: Text | None = None  # what a model of text is to do
     max_execution_ms: int = 30_000  # as it was at the start
     torch: TorchSettings | None = None
+    decoupled: bool = False  # any number of answers to a request
     device: Literal["cpu", "cuda", "auto"] = "cpu"
     visible_gpus: str | None = None  # CUDA_VISIBLE_DEVICES; null = as the supervisor sees them
     cpus: tuple[int, ...] = ()  # processor cores to keep to; empty = all

@@ -1,12 +1,13 @@
 """How a backend is run, by what it can make use of."""
 
-from collections.abc import Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 
 from numpy.typing import NDArray
 
 from services.runtime.backends import Arrays, Backend, Run
 
 RunBatch = Callable[[Arrays, Collection[str], float | None], dict[str, NDArray]]
+Answers = Iterator[dict[str, NDArray]] | AsyncIterator[dict[str, NDArray]]
 
 
 def named_run(backend: Backend, name: str) -> Run:
@@ -32,3 +33,9 @@ def run_of(backend: Backend, name: str = "") -> RunBatch:
     if run_only is not None:
         return lambda inputs, outputs, _left_s: run_only(inputs, outputs)
     return lambda inputs, _outputs, _left_s: run(inputs)
+
+
+def stream_of(backend: Backend) -> Callable[[Arrays], Answers]:
+    """What begins the answers to one request, of a StreamingBackend."""
+    begin: Callable[[Arrays], Answers] = backend.stream  # type: ignore[attr-defined]
+    return begin

@@ -252,7 +252,7 @@ class VersionManager:
             id=identity, model=plan.model, version=plan.version, digest=plan.digest, framework=plan.framework,
             file=plan.file, trusted=plan.trusted, outputs=plan.outputs, doubles=plan.doubles,
             declared=plan.declared, signature_name=plan.signature_name,
-            text=plan.text, torch=plan.torch, max_execution_ms=spec.limits.max_execution_ms,
+            text=plan.text, torch=plan.torch, decoupled=plan.decoupled, max_execution_ms=spec.limits.max_execution_ms,
             onnx=plan.onnx, cache=self._cache.kept(plan.digest),
             socket=config.run_dir.absolute() / f"{identity}.sock",
             max_open_files=spec.limits.max_open_files, max_tensor_bytes=spec.limits.max_tensor_bytes,

@@ -23,9 +23,9 @@ class BadBatchError(Exception):
         self.code = code
 
 
-def too_large(role: str, name: str, size: int, most: int) -> str:
+def too_large(role: str, name: str, size: int, most: int, of: str = "a batch") -> str:
     """What is wrong with a tensor over the limit."""
-    return f"{role} {name!r} of a batch takes {size} bytes, over limits.max_tensor_bytes {most}"
+    return f"{role} {name!r} of {of} takes {size} bytes, over limits.max_tensor_bytes {most}"
 
 
 class Way:

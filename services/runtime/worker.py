@@ -78,6 +78,8 @@ def load(job: Job) -> tuple[Backend, Signature, str]:
     signature = agreed(backend.load(job.file, options), job.declared)
     if job.signature_name not in ("", signature.name):
         raise BadArtifactError(f"signature {job.signature_name!r} is asked for; a {job.framework} model has no such")
+    if signature.decoupled and (job.states or job.controls):
+        raise BadArtifactError("sequence_batching is asked for; a decoupled model gives any number of answers")
     loaded_s = time.monotonic() - began
     signature, note = fitted(signature, job.states, job.controls)
     examples = of_backend(backend, signature, job.warm_up.max_requests).and_then(of_file(job, signature))
@@ -103,10 +105,12 @@ def options_of(job: Job) -> Options:
         raise BadArtifactError(f"the model's spec has onnx; this is {job.framework}")
     if job.torch is not None and job.framework != "torch":
         raise BadArtifactError(f"the model's spec has torch, which is of PyTorch; this is {job.framework}")
+    if job.decoupled and job.framework != "python":
+        raise BadArtifactError(f"the model's spec says decoupled, which Python models can be; this is {job.framework}")
     return Options(
         job.trusted, job.threads, job.outputs, job.doubles, job.declared, job.device, job.signature_name,
         job.max_execution_ms, job.text or Text(), job.onnx, job.cache,
-        job.torch or TorchSettings(),
+        job.torch or TorchSettings(), job.decoupled,
     )  # fmt: skip
 
 
@@ -202,11 +206,11 @@ async def serve(job: Job, backend: Backend, signature: Signature, note: str, cha
 
 
 async def _quiet(executor: Executor, quiet_s: float) -> None:
-    """Wait until every link was closed by its peer, or no batch came for `quiet_s`."""
+    """Wait until every link was closed by its peer, or no batch came for `quiet_s` and none is answered still."""
     loop = asyncio.get_running_loop()
     executor.last_work_s = loop.time()
     while executor.links:
-        left_s = executor.last_work_s + quiet_s - loop.time()
+        left_s = quiet_s if executor.is_streaming else executor.last_work_s + quiet_s - loop.time()
         if left_s <= 0:
             return
         try:

@@ -8,7 +8,7 @@ from typing import Any, cast
 from services.batcher.device import Device
 from services.batcher.policy import BatchPolicy
 from services.batcher.request import Caller
-from services.batcher.sequence_batcher import batcher_for
+from services.batcher.stream_batcher import batcher_for
 from services.batcher.worker import Worker, WorkerFacts
 from services.chassis.link import Link
 from services.core.batching_spec import Padding

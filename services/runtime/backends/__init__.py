@@ -2,7 +2,7 @@
 
 import importlib
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -60,6 +60,7 @@ class Options:
     onnx: OnnxSettings = field(default_factory=OnnxSettings)
     cache: Path | None = None  # a folder for what loads this artifact faster the next time; it may not be there
     torch: TorchSettings = field(default_factory=TorchSettings)
+    decoupled: bool = False  # the operator says that one request is answered any number of times
 
 
 class Backend(Protocol):
@@ -106,6 +107,13 @@ class PatientBackend(Backend, Protocol):
 
     def run_within(self, inputs: Arrays, outputs: Collection[str], left_s: float | None) -> dict[str, NDArray]:
         """As `run`, with these outputs at least; nobody waits for them longer than `left_s` (None = for ever)."""
+
+
+class StreamingBackend(Backend, Protocol):
+    """A backend whose `load` may give a decoupled signature; `run` then gives the first answer only, to warm it up."""
+
+    def stream(self, inputs: Arrays) -> Iterator[dict[str, NDArray]] | AsyncIterator[dict[str, NDArray]]:
+        """The answers to one request, each with some of the outputs; closed when nobody wants more."""
 
 
 def refuse_unknown(artifact: Path, asked: tuple[str, ...], possible: Collection[str]) -> None:

@@ -22,11 +22,13 @@
 `inputs` and `outputs` name a datatype of the Open Inference Protocol and a shape, -1 for any size; where each begins
 with -1, that dimension counts rows and requests are batched (`batches = False` says no). predict takes read-only
 arrays by name, BYTES as objects of type bytes and BF16 as its uint16 words, and gives an array or list for each
-output. `load` and `unload` may be absent. The comment on top is Python's own way to note requirements (PEP 723): they
-are checked before the file runs.
+output. Where predict is a generator (def or async def), it yields such a dict for each answer to one request, of any
+number, and requests are not batched. `load` and `unload` may be absent. The comment on top is Python's own way to note
+requirements (PEP 723): they are checked before the file runs.
 """
 
-from collections.abc import Iterator, Mapping
+import inspect
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +51,7 @@ class Model:
         self._model: Any = None
         self._inputs: dict[str, np.dtype | None] = {}  # None = BYTES
         self._outputs: dict[str, np.dtype | None] = {}
+        self._is_decoupled = False
 
     def load(self, artifact: Path, options: Options) -> Signature:
         if not options.trusted:
@@ -61,18 +64,33 @@ class Model:
         if not isinstance(made, type):
             raise BadArtifactError(f"{artifact.name}: expected a class {_CLASS}, found none")
         inputs, outputs = (_specs(artifact, made, role) for role in ("inputs", "outputs"))
-        if not callable(getattr(made, "predict", None)):
+        predict = getattr(made, "predict", None)
+        if not callable(predict):
             raise BadArtifactError(f"{artifact.name}: expected class {_CLASS} to have predict(inputs), found none")
+        decoupled = options.decoupled or inspect.isgeneratorfunction(predict) or inspect.isasyncgenfunction(predict)
         model = made()
         if callable(getattr(model, "load", None)):
             model.load(artifact.parent)
         self._model = model
         self._inputs, self._outputs = ({s.name: _dtype(s.datatype) for s in specs} for specs in (inputs, outputs))
         counts_rows = all(spec.shape[:1] == (-1,) for spec in inputs + outputs)
-        batches = counts_rows and bool(getattr(made, "batches", True))
-        return Signature(inputs, outputs, batches, "python")
+        batches = counts_rows and not decoupled and bool(getattr(made, "batches", True))
+        self._is_decoupled = decoupled
+        return Signature(inputs, outputs, batches, "python", decoupled=decoupled)
+
+    def stream(self, inputs: Arrays) -> Iterator[dict[str, NDArray]] | AsyncIterator[dict[str, NDArray]]:
+        given = self._model.predict(inputs)
+        if hasattr(given, "__aiter__"):
+            return self._each_later(given)
+        if isinstance(given, Mapping):
+            return iter([self._part(given)])
+        if not isinstance(given, Iterable | None):
+            raise TypeError(f"predict gave a {type(given).__name__}; expected a generator, or a list of dicts")
+        return self._each(given or ())
 
     def run(self, inputs: Arrays) -> dict[str, NDArray]:
+        if self._is_decoupled:
+            return self._first(inputs)
         given = self._model.predict(inputs)
         if not isinstance(given, Mapping):
             raise TypeError(f"predict gave a {type(given).__name__}; expected a dict with {', '.join(self._outputs)}")
@@ -82,6 +100,40 @@ class Model:
                 raise ValueError(f"predict gave no output {name!r}; it gave {', '.join(map(str, given)) or 'none'}")
             answers[name] = _array(name, given[name], dtype)
         return answers
+
+    def _first(self, inputs: Arrays) -> dict[str, NDArray]:
+        """The first answer, if there is one. An async generator is left alone: it is for the loop that will serve."""
+        answers = self.stream(inputs)
+        if isinstance(answers, AsyncIterator):
+            return {}
+        try:
+            return next(answers, {})
+        finally:
+            _close(answers)
+
+    def _each(self, given: Iterable[Any]) -> Iterator[dict[str, NDArray]]:
+        try:
+            for answer in given:
+                yield self._part(answer)
+        finally:
+            _close(given)
+
+    async def _each_later(self, given: Any) -> AsyncIterator[dict[str, NDArray]]:
+        try:
+            async for answer in given:
+                yield self._part(answer)
+        finally:
+            if hasattr(given, "aclose"):
+                await given.aclose()
+
+    def _part(self, answer: Any) -> dict[str, NDArray]:
+        """One of several answers, which need not have every output."""
+        if not isinstance(answer, Mapping):
+            raise TypeError(f"predict gave a {type(answer).__name__}; expected dicts with {', '.join(self._outputs)}")
+        unknown = [str(name) for name in answer if name not in self._outputs]
+        if unknown:
+            raise ValueError(f"predict gave output {unknown[0]!r}; declared are {', '.join(self._outputs)}")
+        return {name: _array(name, value, self._outputs[name]) for name, value in answer.items()}
 
     def examples(self) -> Iterator[Arrays]:
         """What the class shows, as arrays."""
@@ -96,6 +148,11 @@ class Model:
         model, self._model = self._model, None
         if callable(getattr(model, "unload", None)):
             model.unload()
+
+
+def _close(answers: Any) -> None:
+    if hasattr(answers, "close"):
+        answers.close()
 
 
 def _specs(artifact: Path, made: Any, role: str) -> tuple[TensorSpec, ...]:

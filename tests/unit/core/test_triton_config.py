@@ -156,6 +156,10 @@ def test_a_batch_size_that_is_not_given_is_found_out_and_none_is_none() -> None:
     assert read("m", "max_batch_size: 0").fields == {"batching": {"max_batch_size": 0}}
 
 
+def test_a_decoupled_model_is_one_here_too() -> None:
+    assert read("m", "model_transaction_policy { decoupled: true }").fields["decoupled"] is True
+
+
 def test_a_large_batch_has_room_in_the_queue() -> None:
     spec_of(read("m", "max_batch_size: 10000").fields)
 
@@ -168,7 +172,7 @@ def test_a_large_batch_has_room_in_the_queue() -> None:
         ('backend: "python"', "class TritonPythonModel"),
         ('backend: "tensorrtllm"', "backend 'tensorrtllm' is not run: fil, onnxruntime"),
         ('platform: "tensorflow_graphdef"', "SavedModel"),
-        ("model_transaction_policy { decoupled: true }", "decoupled models"),
+        ('backend: "pytorch" model_transaction_policy { decoupled: true }', "decoupled is of models in Python"),
         ("batch_input { kind: BATCH_ELEMENT_COUNT }", "pad_to"),
         ("sequence_batching { iterative_sequence: true }", "iterative_sequence"),
         ('sequence_batching { state { input_name: "h" initial_state { data_file: "h0" } } }', "begins with a file"),

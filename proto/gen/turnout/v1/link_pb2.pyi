@@ -21,7 +21,7 @@ EXECUTED_MAYBE: Executed
 EXECUTED_YES: Executed
 
 class Frame(_message.Message):
-    __slots__ = ("hello", "requests", "replies", "cancels", "drain", "serving", "lookups", "features", "mirrors", "releases", "arena_opened", "records", "sampling", "stats")
+    __slots__ = ("hello", "requests", "replies", "cancels", "drain", "serving", "lookups", "features", "mirrors", "releases", "arena_opened", "credits", "records", "sampling", "stats")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     REQUESTS_FIELD_NUMBER: _ClassVar[int]
     REPLIES_FIELD_NUMBER: _ClassVar[int]
@@ -33,6 +33,7 @@ class Frame(_message.Message):
     MIRRORS_FIELD_NUMBER: _ClassVar[int]
     RELEASES_FIELD_NUMBER: _ClassVar[int]
     ARENA_OPENED_FIELD_NUMBER: _ClassVar[int]
+    CREDITS_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     SAMPLING_FIELD_NUMBER: _ClassVar[int]
     STATS_FIELD_NUMBER: _ClassVar[int]
@@ -47,10 +48,11 @@ class Frame(_message.Message):
     mirrors: _containers.RepeatedCompositeFieldContainer[_shadow_pb2.Mirror]
     releases: _containers.RepeatedScalarFieldContainer[int]
     arena_opened: ArenaOpened
+    credits: _containers.RepeatedCompositeFieldContainer[Credit]
     records: _containers.RepeatedCompositeFieldContainer[_recorded_pb2.Recorded]
     sampling: _recorded_pb2.Sampling
     stats: _containers.RepeatedCompositeFieldContainer[Stats]
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., requests: _Optional[_Iterable[_Union[Request, _Mapping]]] = ..., replies: _Optional[_Iterable[_Union[Reply, _Mapping]]] = ..., cancels: _Optional[_Iterable[int]] = ..., drain: _Optional[_Union[Drain, _Mapping]] = ..., serving: _Optional[_Union[Serving, _Mapping]] = ..., lookups: _Optional[_Iterable[_Union[_feature_pb2.FeatureLookup, _Mapping]]] = ..., features: _Optional[_Iterable[_Union[_feature_pb2.FeatureAnswer, _Mapping]]] = ..., mirrors: _Optional[_Iterable[_Union[_shadow_pb2.Mirror, _Mapping]]] = ..., releases: _Optional[_Iterable[int]] = ..., arena_opened: _Optional[_Union[ArenaOpened, _Mapping]] = ..., records: _Optional[_Iterable[_Union[_recorded_pb2.Recorded, _Mapping]]] = ..., sampling: _Optional[_Union[_recorded_pb2.Sampling, _Mapping]] = ..., stats: _Optional[_Iterable[_Union[Stats, _Mapping]]] = ...) -> None: ...
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., requests: _Optional[_Iterable[_Union[Request, _Mapping]]] = ..., replies: _Optional[_Iterable[_Union[Reply, _Mapping]]] = ..., cancels: _Optional[_Iterable[int]] = ..., drain: _Optional[_Union[Drain, _Mapping]] = ..., serving: _Optional[_Union[Serving, _Mapping]] = ..., lookups: _Optional[_Iterable[_Union[_feature_pb2.FeatureLookup, _Mapping]]] = ..., features: _Optional[_Iterable[_Union[_feature_pb2.FeatureAnswer, _Mapping]]] = ..., mirrors: _Optional[_Iterable[_Union[_shadow_pb2.Mirror, _Mapping]]] = ..., releases: _Optional[_Iterable[int]] = ..., arena_opened: _Optional[_Union[ArenaOpened, _Mapping]] = ..., credits: _Optional[_Iterable[_Union[Credit, _Mapping]]] = ..., records: _Optional[_Iterable[_Union[_recorded_pb2.Recorded, _Mapping]]] = ..., sampling: _Optional[_Union[_recorded_pb2.Sampling, _Mapping]] = ..., stats: _Optional[_Iterable[_Union[Stats, _Mapping]]] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("service", "instance", "protocol", "arena")
@@ -70,6 +72,14 @@ class ArenaOpened(_message.Message):
     nonce: bytes
     def __init__(self, nonce: _Optional[bytes] = ...) -> None: ...
 
+class Credit(_message.Message):
+    __slots__ = ("id", "bytes")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    bytes: int
+    def __init__(self, id: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
+
 class Drain(_message.Message):
     __slots__ = ("reason",)
     REASON_FIELD_NUMBER: _ClassVar[int]
@@ -77,7 +87,7 @@ class Drain(_message.Message):
     def __init__(self, reason: _Optional[str] = ...) -> None: ...
 
 class Request(_message.Message):
-    __slots__ = ("id", "model", "version", "rows", "deadline_us", "inputs", "outputs", "tries", "priority", "queue_timeout_us", "shadow", "request_id", "traceparent", "digest", "sequence", "sequence_rows", "sequences_over", "signature_name")
+    __slots__ = ("id", "model", "version", "rows", "deadline_us", "inputs", "outputs", "tries", "priority", "queue_timeout_us", "shadow", "request_id", "traceparent", "digest", "sequence", "sequence_rows", "sequences_over", "signature_name", "credit")
     ID_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -96,6 +106,7 @@ class Request(_message.Message):
     SEQUENCE_ROWS_FIELD_NUMBER: _ClassVar[int]
     SEQUENCES_OVER_FIELD_NUMBER: _ClassVar[int]
     SIGNATURE_NAME_FIELD_NUMBER: _ClassVar[int]
+    CREDIT_FIELD_NUMBER: _ClassVar[int]
     id: int
     model: str
     version: str
@@ -114,7 +125,8 @@ class Request(_message.Message):
     sequence_rows: _containers.RepeatedScalarFieldContainer[int]
     sequences_over: _containers.RepeatedScalarFieldContainer[int]
     signature_name: str
-    def __init__(self, id: _Optional[int] = ..., model: _Optional[str] = ..., version: _Optional[str] = ..., rows: _Optional[int] = ..., deadline_us: _Optional[int] = ..., inputs: _Optional[_Iterable[_Union[_tensor_pb2.Tensor, _Mapping]]] = ..., outputs: _Optional[_Iterable[str]] = ..., tries: _Optional[int] = ..., priority: _Optional[int] = ..., queue_timeout_us: _Optional[int] = ..., shadow: _Optional[bool] = ..., request_id: _Optional[str] = ..., traceparent: _Optional[str] = ..., digest: _Optional[str] = ..., sequence: _Optional[_Union[Sequence, _Mapping]] = ..., sequence_rows: _Optional[_Iterable[int]] = ..., sequences_over: _Optional[_Iterable[int]] = ..., signature_name: _Optional[str] = ...) -> None: ...
+    credit: int
+    def __init__(self, id: _Optional[int] = ..., model: _Optional[str] = ..., version: _Optional[str] = ..., rows: _Optional[int] = ..., deadline_us: _Optional[int] = ..., inputs: _Optional[_Iterable[_Union[_tensor_pb2.Tensor, _Mapping]]] = ..., outputs: _Optional[_Iterable[str]] = ..., tries: _Optional[int] = ..., priority: _Optional[int] = ..., queue_timeout_us: _Optional[int] = ..., shadow: _Optional[bool] = ..., request_id: _Optional[str] = ..., traceparent: _Optional[str] = ..., digest: _Optional[str] = ..., sequence: _Optional[_Union[Sequence, _Mapping]] = ..., sequence_rows: _Optional[_Iterable[int]] = ..., sequences_over: _Optional[_Iterable[int]] = ..., signature_name: _Optional[str] = ..., credit: _Optional[int] = ...) -> None: ...
 
 class Sequence(_message.Message):
     __slots__ = ("number", "text", "start", "end")

@@ -41,7 +41,7 @@ class TensorSpec(_message.Message):
     def __init__(self, name: _Optional[str] = ..., datatype: _Optional[str] = ..., shape: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Signature(_message.Message):
-    __slots__ = ("inputs", "outputs", "batches", "platform", "on_request", "name", "more")
+    __slots__ = ("inputs", "outputs", "batches", "platform", "on_request", "name", "more", "decoupled")
     INPUTS_FIELD_NUMBER: _ClassVar[int]
     OUTPUTS_FIELD_NUMBER: _ClassVar[int]
     BATCHES_FIELD_NUMBER: _ClassVar[int]
@@ -49,6 +49,7 @@ class Signature(_message.Message):
     ON_REQUEST_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     MORE_FIELD_NUMBER: _ClassVar[int]
+    DECOUPLED_FIELD_NUMBER: _ClassVar[int]
     inputs: _containers.RepeatedCompositeFieldContainer[TensorSpec]
     outputs: _containers.RepeatedCompositeFieldContainer[TensorSpec]
     batches: bool
@@ -56,4 +57,5 @@ class Signature(_message.Message):
     on_request: _containers.RepeatedScalarFieldContainer[str]
     name: str
     more: _containers.RepeatedCompositeFieldContainer[Signature]
-    def __init__(self, inputs: _Optional[_Iterable[_Union[TensorSpec, _Mapping]]] = ..., outputs: _Optional[_Iterable[_Union[TensorSpec, _Mapping]]] = ..., batches: _Optional[bool] = ..., platform: _Optional[str] = ..., on_request: _Optional[_Iterable[str]] = ..., name: _Optional[str] = ..., more: _Optional[_Iterable[_Union[Signature, _Mapping]]] = ...) -> None: ...
+    decoupled: bool
+    def __init__(self, inputs: _Optional[_Iterable[_Union[TensorSpec, _Mapping]]] = ..., outputs: _Optional[_Iterable[_Union[TensorSpec, _Mapping]]] = ..., batches: _Optional[bool] = ..., platform: _Optional[str] = ..., on_request: _Optional[_Iterable[str]] = ..., name: _Optional[str] = ..., more: _Optional[_Iterable[_Union[Signature, _Mapping]]] = ..., decoupled: _Optional[bool] = ...) -> None: ...
