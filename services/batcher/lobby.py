@@ -195,9 +195,6 @@ class Lobby:
     def forget(self, caller: Caller) -> None:
         """Its link is gone; what it waits for is cancelled besides."""
 
-    def credit(self, pending: Pending, given: int) -> None:
-        """Its caller has room for more of its answers."""
-
     def _answers_to(self, root: Pending) -> int:  # noqa: ARG002 - where there are several
         return 0
 

@@ -10,6 +10,7 @@ from services.batcher.quick_request import AnyRequest, BrokenRequest, RequestRea
 from services.batcher.replies import error_reply, send_error
 from services.batcher.request import Caller
 from services.batcher.statistics import Statistics
+from services.batcher.stream_batcher import StreamLobby
 from services.chassis.arena import Borrower
 from services.chassis.link import Link
 from services.chassis.throttle import Throttle
@@ -74,25 +75,28 @@ class CallerLinks:
         if caller is None:
             return
         now_ns = self._clock()
-        requests, cancels, credits_ = frame.requests, frame.cancels, frame.credits
+        requests = frame.requests
         touched: Sequence[Batcher] = ()
         if requests:
             borrower = caller.borrower
             touched = self._offer(caller, [with_blocks(request, borrower) for request in requests[:]], now_ns)
-        for credit in credits_:
-            pending = caller.pending.get(credit.id)
-            if pending is not None:
-                pending.home.credit(pending, credit.bytes)
-        if cancels:  # after the requests: one may be cancelled in the frame that brought it
-            for number in cancels:
-                pending = caller.pending.get(number)
-                if pending is not None:
-                    pending.home.cancel(pending)
+        for credit in frame.credits:
+            streamed = caller.pending.get(credit.id)
+            if streamed is not None and isinstance(streamed.home, StreamLobby):
+                streamed.home.credit(streamed, credit.bytes)
+        self._cancel(caller, frame.cancels)  # after the requests: one may be cancelled in the frame that brought it
         for batcher in touched:
             batcher.pump(now_ns)
         for asked in frame.stats:
             for part in self._statistics.answer(asked):
                 link.send_encoded(part)
+
+    @staticmethod
+    def _cancel(caller: Caller, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            pending = caller.pending.get(number)
+            if pending is not None:
+                pending.home.cancel(pending)
 
     def closed(self, link: Link, reason: str) -> None:
         caller = self._callers.pop(link, None)

@@ -76,6 +76,7 @@ class StreamLobby(Lobby):
             self.credits[pending] = given
 
     def credit(self, pending: Pending, given: int) -> None:
+        """Its caller has room for more of its answers."""
         batch = self.running.get(pending)
         if batch is None or pending.state != LAUNCHED:
             self.credits[pending] += given
@@ -144,7 +145,7 @@ class StreamAnswers(Answers):
 
     def learn(self, worker: Worker, batch: Batch, took_ns: int, now_ns: int) -> None:
         worker.recount(now_ns)
-        self._lobby.tally.ran(batch.rows, took_ns)
+        self._lobby.tally.ran(batch.rows, took_ns, now_ns)
 
     def read(self, batch: Batch, reply: pb.Reply) -> list[Column] | None:  # noqa: ARG002 - there is nothing in it
         return []
