@@ -109,6 +109,7 @@ class ServiceConfig(Config):
     link_tls: LinkTls = LinkTls()
     metrics_address: Address = "127.0.0.1:0"  # host:port of /metrics and health
     metrics_tls: ListenerTls = ListenerTls()
+    certificate_check_s: float = Field(default=2, ge=0.05)  # between two looks at certificate files, for new ones
     drain_s: float = Field(default=10, ge=0)
     log_level: Literal["debug", "info", "warning", "error", "critical"] = "info"
     otlp_endpoint: str = ""  # host:port of an OTLP gRPC collector; empty = no export

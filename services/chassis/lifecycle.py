@@ -86,7 +86,7 @@ def _background(app: App) -> list[tuple[Coroutine[Any, Any, None], str]]:
         (app.heartbeat.run(), "heartbeat"),
         (app.registration.run(), "registration"),
         (app.watch_readiness(), "readiness"),
-        (app.certificates.watch(), "certificates"),
+        (app.certificates.watch(app.config.certificate_check_s), "certificates"),
     ]
 
 

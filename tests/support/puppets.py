@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from services.chassis.etcd import EtcdClient
 from services.chassis.link import Link, LinkServer, listen
+from services.chassis.tls import LinkSecurity
 from services.core import keys
 from services.core.errors import UNAVAILABLE
 from services.core.registry import Endpoint, ServiceRecord
@@ -61,6 +62,7 @@ class Puppet:
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.security: LinkSecurity | None = None
         self.server: LinkServer
         self._changed = asyncio.Event()
 
@@ -73,7 +75,7 @@ class Puppet:
 
     async def start(self, address: str = "127.0.0.1:0") -> None:
         hello = link_pb2.Hello(service=self.service, instance=self.name, protocol=1)
-        self.server = await listen(address, self, hello)
+        self.server = await listen(address, self, hello, security=self.security)
 
     def lose_links(self) -> None:
         """As a killed process would; it listens on."""

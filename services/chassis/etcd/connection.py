@@ -196,7 +196,7 @@ class Connection:
         self._credentials = _credentials(tls)
         channels, self._channels = list(self._channels.values()), {}
         for channel in channels:
-            task = asyncio.get_running_loop().create_task(channel.close(self.timeout_s), name="etcd-leave")
+            task = asyncio.get_running_loop().create_task(channel.close(self.timeout_s + 1), name="etcd-leave")
             self._leaving.add(task)
             task.add_done_callback(self._leaving.discard)
 

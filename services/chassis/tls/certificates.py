@@ -17,7 +17,6 @@ from services.chassis.tls.settings import EtcdTls, LinkTls, ListenerTls, PemFile
 
 log = structlog.get_logger()
 T = TypeVar("T")
-EVERY_S = 2.0
 _HTTP, _HTTP2 = ("http/1.1",), ("h2",)
 _ASKS = {"optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
@@ -129,7 +128,7 @@ class Certificates:
         """None = plaintext. Raises BadCertificateError."""
         return None if tls.files is None else self._keep(Kept("etcd", tls.files, lambda found: found))
 
-    async def watch(self, every_s: float = EVERY_S) -> None:
+    async def watch(self, every_s: float) -> None:
         """Take what changes, for ever; files are read on a thread."""
         while self._kept:
             await asyncio.sleep(every_s)

@@ -33,7 +33,11 @@ class _Context(ssl.SSLContext):
 
 
 class _Handshake(ssl.SSLObject):
+    _failed: ssl.SSLError | None = None
+
     def do_handshake(self) -> None:
+        if self._failed is not None:
+            raise self._failed
         try:
             super().do_handshake()
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError, ssl.SSLEOFError):
@@ -42,7 +46,12 @@ class _Handshake(ssl.SSLObject):
             context = self.context
             if isinstance(context, _Context):
                 context.refused(reason_of(error))
-            raise
+            if not self.server_side:
+                raise
+            self._failed = error
+            # An event loop drops what is unsent when a handshake fails. Told to wait, it sends the alert, by which the
+            # peer learns why; then the peer hangs up, or the time for the handshake ends.
+            raise ssl.SSLWantReadError from error
 
 
 def server_context(

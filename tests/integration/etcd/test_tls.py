@@ -1,9 +1,12 @@
+import asyncio
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from services.chassis.etcd import EtcdClient, EtcdProcess, EtcdStartError, EtcdUnavailableError, TlsFiles
+from services.chassis.tls import PemFiles
+from services.chassis.tls.material import read as material
 from tests.integration.etcd.support import eventually, observed
 
 
@@ -42,3 +45,26 @@ async def test_a_missing_certificate_is_named(files: TlsFiles, tmp_path: Path) -
 
     with pytest.raises(EtcdStartError, match=r"absent\.pem: No such file"):
         await EtcdProcess(tmp_path / "etcd", tls=absent).start()
+
+
+async def test_a_client_takes_other_certificates_with_no_call_lost(files: TlsFiles, tmp_path: Path) -> None:
+    """Its watch is opened anew when the connections with the old one are closed."""
+    async with EtcdProcess(tmp_path / "etcd", fsync=False, tls=files) as etcd:
+        client = EtcdClient([etcd.endpoint], tls=files, timeout_s=2)
+        ended = asyncio.Event()
+
+        async def write() -> int:
+            count = 0
+            while not ended.is_set():
+                count += 1
+                await client.put("routes/count", b"%d" % count)
+            return count
+
+        async with observed(client) as it:
+            writer = asyncio.create_task(write())
+            client.renew(material(PemFiles(files.cert, files.key, files.ca)))
+            await eventually(lambda: not client._connection._leaving)  # the old connections are closed
+            ended.set()
+            count = await writer
+            await eventually(lambda: it.values == {"routes/count": b"%d" % count})
+        await client.close()
