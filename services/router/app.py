@@ -16,6 +16,7 @@ from services.chassis.arena.arenas import Arenas
 from services.chassis.front import NativeFront, open_front
 from services.chassis.grpc_server import grpc_server
 from services.chassis.http import Routes
+from services.chassis.openapi import add_description
 from services.router.catalogue import Catalogue
 from services.router.codec import MODEL_INFER, ModelInferCodec
 from services.router.config import RouterConfig
@@ -121,6 +122,7 @@ async def _listening(
     routes = Routes()
     Metadata(catalogue).add_routes(routes)
     Infer(dispatcher, max_in_flight=config.max_in_flight).add_routes(routes)
+    add_description(routes, "Turnout", release(), "The REST API of a router.")
     rest = RestServer(routes, max_message_bytes=config.max_message_bytes)
     try:
         await rest.start(config.rest_address, reuse_port=config.reuse_port, security=security)

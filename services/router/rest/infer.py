@@ -17,6 +17,7 @@ from services.router.flight import REQUEST_ID, Flight, request_id_of
 from services.router.grpc_front import ARM, TIMING, stages_so_far
 from services.router.inference import NOWHERE
 from services.router.rest import codec
+from services.router.rest.about import INFER
 from services.router.rest.v2 import MODEL, VERSION
 
 log = structlog.get_logger()
@@ -74,7 +75,7 @@ class Infer:
 
     def add_routes(self, routes: Routes) -> None:
         for path in (MODEL, VERSION):
-            routes.add("POST", path + "/infer", self.infer)
+            routes.add("POST", path + "/infer", self.infer, about=INFER)
 
     async def infer(self, request: HttpRequest, model: str, version: str = "") -> HttpResponse:
         started = perf_counter_ns()

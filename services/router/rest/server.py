@@ -45,7 +45,7 @@ class RestServer:
         self._routes = routes
         self._bodies = BodyReader(max_message_bytes)
         application = web.Application()
-        application.router.add_route("*", "/{path:.*}", self._serve)
+        application.router.add_route("*", r"/{path:[\s\S]*}", self._serve)
         self._runner = web.AppRunner(
             application, access_log=None, logger=logger, handler_cancellation=True, shutdown_timeout=1
         )

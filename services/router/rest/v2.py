@@ -5,6 +5,7 @@ import orjson
 from services.chassis.http import HttpRequest, HttpResponse, Routes
 from services.router.catalogue import Catalogue
 from services.router.plain import plain
+from services.router.rest import about
 from services.router.rest.codec import tensors
 from services.router.statistics_codec import model_statistics
 
@@ -19,16 +20,17 @@ class Metadata:
         self._catalogue = catalogue
 
     def add_routes(self, routes: Routes) -> None:
-        routes.add("GET", "/v2", self.server)
-        routes.add("GET", "/v2/health/live", self.live, role=None)
-        routes.add("GET", "/v2/health/ready", self.ready, role=None)
-        routes.add("GET", "/v2/models", self.models)
-        routes.add("GET", "/v2/models/stats", self.statistics)  # before a model of that name
+        routes.add("GET", "/v2", self.server, about=about.SERVER)
+        routes.add("GET", "/v2/health/live", self.live, role=None, about=about.LIVE)
+        routes.add("GET", "/v2/health/ready", self.ready, role=None, about=about.READY)
+        routes.add("GET", "/v2/models", self.models, about=about.MODELS)
+        # Before a model of that name.
+        routes.add("GET", "/v2/models/stats", self.statistics, role="read-metrics", about=about.STATISTICS)
         for path in (MODEL, VERSION):
-            routes.add("GET", path, self.model)
-            routes.add("GET", path + "/ready", self.model_ready, role=None)
-            routes.add("GET", path + "/config", self.config)
-            routes.add("GET", path + "/stats", self.statistics)
+            routes.add("GET", path, self.model, about=about.MODEL)
+            routes.add("GET", path + "/ready", self.model_ready, role=None, about=about.MODEL_READY)
+            routes.add("GET", path + "/config", self.config, about=about.CONFIG)
+            routes.add("GET", path + "/stats", self.statistics, role="read-metrics", about=about.STATISTICS)
 
     async def server(self, _request: HttpRequest) -> HttpResponse:
         return HttpResponse(orjson.dumps(self._catalogue.server_metadata()))
