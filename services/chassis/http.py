@@ -54,19 +54,22 @@ class HttpResponse:
 
 
 Handler = Callable[..., Awaitable[HttpResponse]]  # (request, **names in the path); raises ServingError
+HotHandler = Callable[[Any], object]  # (exchange of the server); raises ServingError
 
 
 class Route(NamedTuple):
     """`template` holds {names}, each of which is one segment of the path or a part of one.
 
-    `role`: what a caller needs; None = nothing, not even a name. `about`: for the API's description.
+    `role`: what a caller needs; None = nothing, not even a name. `about`: for the API's description. `is_hot`: the
+    handler is no coroutine; it takes an Exchange of the server, and answers that itself, now or later.
     """
 
     method: str
     template: str
-    handler: Handler
+    handler: Callable[..., Any]
     role: Role | None
     about: Any
+    is_hot: bool = False
 
 
 class Routes:
@@ -80,7 +83,16 @@ class Routes:
     def add(
         self, method: str, template: str, handler: Handler, *, role: Role | None = "predict", about: Any = None
     ) -> None:
-        route = Route(method, template, handler, role, about)
+        self._add(Route(method, template, handler, role, about))
+
+    def add_hot(
+        self, method: str, template: str, handler: HotHandler, *, role: Role | None = "predict", about: Any = None
+    ) -> None:
+        """For what is asked for so often that a task for each request costs too much."""
+        self._add(Route(method, template, handler, role, about, is_hot=True))
+
+    def _add(self, route: Route) -> None:
+        template = route.template
         parts = _NAME.split(template)  # text, name, text, name, … text
         pattern = "".join(f"(?P<{part}>[^/:]+)" if index % 2 else re.escape(part) for index, part in enumerate(parts))
         self.all.append(route)

@@ -1,0 +1,151 @@
+"""One request, and the way its answer goes back."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from typing import Any, Protocol
+
+from services.chassis.http import HttpRequest, HttpResponse
+from services.chassis.http_server.encoding import LEAST_BYTES, Data, compress
+from services.chassis.http_server.head import Head
+from services.core.errors import ServingError
+
+_LARGE_BYTES = 64 << 10  # compressed on a thread
+_NO_BODY = (204, 304)
+
+
+class Gone(Protocol):
+    """Hears that the caller of an exchange went away."""
+
+    def gone(self) -> None: ...
+
+
+class Way(Protocol):
+    """What an exchange needs of its connection."""
+
+    peer: str
+
+    def send(self, *parts: Data) -> None: ...
+    def start(self, head: Head, status: int, *, closes: bool = False) -> bytes: ...
+    def done(self) -> None: ...
+    def abort(self) -> None: ...
+    def certificate(self) -> Mapping[str, Any] | None: ...
+    def refusal(self, head: Head, error: ServingError) -> HttpResponse: ...
+    async def writable(self) -> None: ...
+
+
+class Exchange:
+    """`respond` or `refuse` ends it, once; after its caller went away they do nothing.
+
+    `body` is the request's, whole and inflated. `waiter`: whoever is at work on it, told when the caller is gone.
+    """
+
+    __slots__ = ("_wire", "body", "head", "waiter")
+
+    def __init__(self, wire: Way, head: Head, body: Data) -> None:
+        self._wire: Way | None = wire
+        self.head = head
+        self.body = body
+        self.waiter: Gone | None = None
+
+    def request(self) -> HttpRequest:
+        """As handlers see it."""
+        head, wire = self.head, self._wire
+        return HttpRequest(
+            method=head.method,
+            path=head.path,
+            headers=head.headers,
+            body=self.body,
+            query=head.query,
+            peer=wire.peer if wire else "",
+            certificate=wire.certificate() if wire else None,
+        )
+
+    def gone(self) -> None:
+        """The connection is lost: whoever works on the answer may stop."""
+        self._wire = None
+        waiter, self.waiter = self.waiter, None
+        if waiter is not None:
+            waiter.gone()
+
+    def respond(self, status: int, fields: bytes, body: Data, *, is_encoded: bool = False) -> None:
+        """Answer; `fields` are whole header lines, each with its CR LF, Content-Type among them."""
+        wire = self._wire
+        if wire is None:
+            return
+        head = self.head
+        self._wire = self.waiter = None
+        start = wire.start(head, status)
+        if head.accepts and not is_encoded and len(body) >= LEAST_BYTES:
+            body = compress(head.accepts, body)
+            fields += _encoded(head.accepts)
+        length = b"" if status in _NO_BODY else b"content-length: %d\r\n" % len(body)
+        if head.is_head or not len(body):
+            wire.send(b"%b%b%b\r\n" % (start, fields, length))
+        else:
+            wire.send(b"%b%b%b\r\n" % (start, fields, length), body)
+        wire.done()
+
+    def refuse(self, error: ServingError) -> None:
+        wire = self._wire
+        if wire is not None:
+            response = wire.refusal(self.head, error)
+            self.respond(response.status, fields_of(response), bytes(response.body))  # type: ignore[arg-type]
+
+    async def reply(self, response: HttpResponse) -> None:
+        """Answer with what a handler gave, which may be a stream."""
+        body = response.body
+        if not isinstance(body, bytes | bytearray | memoryview):
+            await self._stream(response, body)
+            return
+        fields, accepts = fields_of(response), self.head.accepts
+        is_encoded = bool(accepts) and len(body) >= _LARGE_BYTES
+        if is_encoded:
+            body = await asyncio.to_thread(compress, accepts, body)
+            fields += _encoded(accepts)
+        self.respond(response.status, fields, body, is_encoded=is_encoded)
+
+    async def _stream(self, response: HttpResponse, parts: AsyncIterator[bytes]) -> None:
+        """Send the parts of an answer as they come, each once the caller has taken enough of those before."""
+        head = self.head
+        try:
+            first = await anext(parts, b"")  # a fault before it has its own status
+            wire = self._wire
+            if wire is None:
+                return
+            framing = b"" if head.is_old else b"transfer-encoding: chunked\r\n"
+            start = wire.start(head, response.status, closes=head.is_old)
+            wire.send(b"%b%b%b\r\n" % (start, fields_of(response), framing))
+            if not head.is_head:
+                self._part(wire, first)
+                async for part in parts:
+                    await wire.writable()
+                    self._part(wire, part)
+                if not head.is_old:
+                    wire.send(b"0\r\n\r\n")
+        finally:
+            if isinstance(parts, AsyncGenerator):
+                await parts.aclose()
+        self._wire = self.waiter = None
+        wire.done()
+
+    def _part(self, wire: Way, part: Data) -> None:
+        if not len(part):
+            return  # an empty chunk would end the stream
+        if self.head.is_old:
+            wire.send(part)
+        else:
+            wire.send(b"%x\r\n" % len(part), part, b"\r\n")
+
+
+def _encoded(coding: str) -> bytes:
+    return b"content-encoding: %b\r\nvary: accept-encoding\r\n" % coding.encode()
+
+
+def fields_of(response: HttpResponse) -> bytes:
+    """Header lines. Raises ValueError for a value that would end its line."""
+    lines = [f"content-type: {response.content_type}\r\n"] if response.content_type else []
+    lines += [f"{name.lower()}: {value}\r\n" for name, value in response.headers.items()]
+    for line in lines:
+        if line.find("\r") != len(line) - 2 or "\n" in line[:-1] or "\0" in line:
+            raise ValueError(f"header field {line[:40]!r} has a line end in it")
+    return "".join(lines).encode()
