@@ -123,7 +123,7 @@ async def _listening(
     Metadata(catalogue).add_routes(routes)
     Infer(dispatcher, max_in_flight=config.max_in_flight).add_routes(routes)
     add_description(routes, "Turnout", release(), "The REST API of a router.")
-    rest = RestServer(routes, max_message_bytes=config.max_message_bytes)
+    rest = RestServer(routes, max_message_bytes=config.max_message_bytes, max_connections=config.max_rest_connections)
     try:
         await rest.start(config.rest_address, reuse_port=config.reuse_port, security=security)
         app.announce(address=front.address, rest=rest.address)
@@ -132,7 +132,7 @@ async def _listening(
         yield
     finally:
         await front.stop(1)
-        await rest.stop()
+        await rest.stop(1)
 
 
 async def _loaded(state: State) -> None:

@@ -19,6 +19,7 @@ class RouterConfig(ServiceConfig):
     reuse_port: bool = False  # several router processes on one port
     max_in_flight: int = Field(default=8192, ge=1)  # requests; past it a call is refused before it is parsed
     max_concurrent_streams: int = Field(default=1024, ge=1)  # of one connection
+    max_rest_connections: int = Field(default=8192, ge=1)  # at once; further ones are refused
     max_message_bytes: int = Field(default=64 << 20, ge=1)
     max_mirror_bytes: int = Field(default=32 << 20, ge=0)  # queued for a comparator; past it mirrors are dropped
     max_record_bytes: int = Field(default=32 << 20, ge=0)  # queued for a recorder; past it records are dropped

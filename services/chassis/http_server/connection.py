@@ -31,6 +31,7 @@ class Connection(Wire):
         super().connection_made(transport)
         if not self._owner.opened(self):
             self._refuse(OverloadedError(f"{self._limits.connections} connections are open, the most that are taken"))
+            transport.close()
 
     def data_received(self, data: bytes) -> None:
         if self._exchange is not None or self._unread is not None:

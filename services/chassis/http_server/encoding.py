@@ -11,7 +11,8 @@ _LEVEL = 1  # tensors hardly shrink more, whatever is spent on them
 _FEED_BYTES = 64 << 10
 _TAKE_BYTES = 1 << 20
 _MOST_MEMBERS = 64  # of a gzip file
-_TRAILER_BYTES = 4
+_TRAILER_BYTES = 4  # at the end of a gzip file: how large it was
+_MOST_RATIO = 1032  # of what deflate makes smaller
 _WINDOW, _AS_GZIP = 15, 16
 Data = bytes | bytearray | memoryview
 
@@ -64,7 +65,7 @@ def inflate(coding: str, body: Data, limit_bytes: int, too_large: Callable[[int]
     Never holds more than the limit and a little: what grows past it is dropped while it grows.
     """
     view = memoryview(body)
-    if coding == GZIP and int.from_bytes(view[-_TRAILER_BYTES:], "little") > limit_bytes:
+    if coding == GZIP and limit_bytes < int.from_bytes(view[-_TRAILER_BYTES:], "little") <= len(view) * _MOST_RATIO:
         raise too_large(limit_bytes)  # so it says itself, and nothing needs to be tried
     parts: list[bytes] = []
     size = members = 0

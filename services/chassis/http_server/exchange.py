@@ -1,8 +1,8 @@
 """One request, and the way its answer goes back."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from typing import Any, Protocol
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Protocol
 
 from services.chassis.http import HttpRequest, HttpResponse
 from services.chassis.http_server.encoding import LEAST_BYTES, Data, compress
@@ -28,7 +28,7 @@ class Way(Protocol):
     def start(self, head: Head, status: int, *, closes: bool = False) -> bytes: ...
     def done(self) -> None: ...
     def abort(self) -> None: ...
-    def certificate(self) -> Mapping[str, Any] | None: ...
+    def certificate(self) -> bytes: ...
     def refusal(self, head: Head, error: ServingError) -> HttpResponse: ...
     async def writable(self) -> None: ...
 
@@ -57,8 +57,13 @@ class Exchange:
             body=self.body,
             query=head.query,
             peer=wire.peer if wire else "",
-            certificate=wire.certificate() if wire else None,
+            certificate=self.certificate,
         )
+
+    @property
+    def certificate(self) -> bytes:
+        """What the caller showed, DER; empty = nothing."""
+        return self._wire.certificate() if self._wire else b""
 
     def gone(self) -> None:
         """The connection is lost: whoever works on the answer may stop."""
@@ -106,15 +111,21 @@ class Exchange:
 
     async def _stream(self, response: HttpResponse, parts: AsyncIterator[bytes]) -> None:
         """Send the parts of an answer as they come, each once the caller has taken enough of those before."""
-        head = self.head
         try:
             first = await anext(parts, b"")  # a fault before it has its own status
             wire = self._wire
-            if wire is None:
-                return
-            framing = b"" if head.is_old else b"transfer-encoding: chunked\r\n"
-            start = wire.start(head, response.status, closes=head.is_old)
-            wire.send(b"%b%b%b\r\n" % (start, fields_of(response), framing))
+            if wire is not None:
+                await self._send_stream(wire, response, first, parts)
+        finally:
+            if isinstance(parts, AsyncGenerator):
+                await parts.aclose()
+
+    async def _send_stream(self, wire: Way, response: HttpResponse, first: bytes, parts: AsyncIterator[bytes]) -> None:
+        head = self.head
+        framing = b"" if head.is_old else b"transfer-encoding: chunked\r\n"
+        fields = fields_of(response)
+        wire.send(b"%b%b%b\r\n" % (wire.start(head, response.status, closes=head.is_old), fields, framing))
+        try:
             if not head.is_head:
                 self._part(wire, first)
                 async for part in parts:
@@ -122,9 +133,10 @@ class Exchange:
                     self._part(wire, part)
                 if not head.is_old:
                     wire.send(b"0\r\n\r\n")
-        finally:
-            if isinstance(parts, AsyncGenerator):
-                await parts.aclose()
+        except Exception:
+            self._wire = self.waiter = None
+            wire.abort()  # cut off, so that nobody takes what came for the whole
+            raise
         self._wire = self.waiter = None
         wire.done()
 

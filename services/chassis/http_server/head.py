@@ -110,14 +110,14 @@ def read_head(data: bytes, limits: Limits) -> Head:
     try:
         parser.feed_data(data[:-1])
         if told.is_complete:  # for llhttp it ended earlier: two readers of one request must not disagree
-            raise HttpFaultError("the head of the request ends in other line ends than CR LF")
+            raise HttpFaultError("what was sent is not HTTP/1.1: its head ends in other line ends than CR LF")
         parser.feed_data(data[-1:])
     except HttpParserUpgrade:
         pass  # answered in HTTP/1.1 all the same
     except HttpParserError as error:
         raise _no_http(error) from None
     if not told.is_complete:
-        raise HttpFaultError("the head of the request does not end where its blank line is")
+        raise HttpFaultError("what was sent is not HTTP/1.1: its head does not end where its blank line is")
     if len(told.target) > limits.target_bytes:
         raise HttpFaultError(f"the path has {len(told.target)} bytes; at most {limits.target_bytes} are taken", 414)
     if len(told.fields) > limits.fields:
@@ -143,7 +143,7 @@ def _no_http(error: HttpParserError) -> HttpFaultError:
 def _headers(fields: list[tuple[bytes, bytes]]) -> dict[str, str]:
     headers: dict[str, str] = {}
     for raw_name, raw_value in fields:
-        name, value = raw_name.decode("latin-1").lower(), _text(raw_value)
+        name, value = raw_name.decode("latin-1").lower(), _text(raw_value.strip())
         if name not in headers:
             headers[name] = value
         elif name in _ONCE:

@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-import ssl
 from collections.abc import Awaitable, Callable
 from email.utils import formatdate
 from http import HTTPStatus
@@ -19,6 +18,7 @@ from services.chassis.http_server.head import Head, KnownHeads, too_large
 from services.chassis.http_server.limits import Limits
 from services.chassis.http_server.wire import Wire
 from services.chassis.listening import CannotListenError, split_address
+from services.chassis.tls import ListenerSecurity
 from services.core.errors import InternalError, ServingError, http_status_of
 
 log = structlog.get_logger()
@@ -63,8 +63,10 @@ class HttpServer:
         self._timer: asyncio.TimerHandle | None = None
         self._empty = asyncio.Event()
 
-    async def start(self, address: str, *, reuse_port: bool = False, tls: ssl.SSLContext | None = None) -> None:
-        """Raises CannotListenError."""
+    async def start(
+        self, address: str, *, reuse_port: bool = False, security: ListenerSecurity | None = None
+    ) -> None:
+        """`security` None = plaintext. Raises CannotListenError."""
         host, port = split_address(address)
         try:
             self._server = await asyncio.get_running_loop().create_server(
@@ -73,8 +75,8 @@ class HttpServer:
                 port,
                 backlog=_BACKLOG,
                 reuse_port=reuse_port or None,
-                ssl=tls,
-                ssl_handshake_timeout=_HANDSHAKE_S if tls else None,
+                ssl=security.context if security else None,
+                ssl_handshake_timeout=_HANDSHAKE_S if security else None,
             )
         except OSError as error:
             raise CannotListenError.explain(address, error) from error
@@ -82,7 +84,7 @@ class HttpServer:
         self.address = f"[{host}]:{bound}" if ":" in host else f"{host}:{bound}"
         self._tick()
 
-    async def stop(self, grace_s: float) -> None:
+    async def stop(self, grace_s: float = 1.0) -> None:
         """Listen no more, let what is at work end within `grace_s`, then cut it off."""
         self.is_draining = True
         self._lines.clear()
@@ -107,8 +109,10 @@ class HttpServer:
     # -- what connections call
 
     def opened(self, wire: Wire) -> bool:
+        if len(self._connections) >= self.limits.connections:
+            return False
         self._connections.add(wire)
-        return len(self._connections) <= self.limits.connections
+        return True
 
     def closed(self, wire: Wire) -> None:
         self._connections.discard(wire)
@@ -200,11 +204,15 @@ class HttpServer:
         else:
             exchange.body = await asyncio.to_thread(inflate, encoding, body, limit, too_large)
 
+    def look_around(self) -> None:
+        """End what took too long by now."""
+        for connection in list(self._connections):
+            connection.look(self.now_s)
+
     def _tick(self) -> None:
         self.now_s += 1
         self._lines.clear()
-        for connection in list(self._connections):
-            connection.look(self.now_s)
+        self.look_around()
         self._timer = asyncio.get_running_loop().call_later(1.0, self._tick)
 
 

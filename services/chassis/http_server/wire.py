@@ -1,14 +1,14 @@
 """The way out of a connection: answers, refusals, and an end that lets the caller read them."""
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
 
 from services.chassis.http import HttpResponse
 from services.chassis.http_server.encoding import Data
 from services.chassis.http_server.exchange import Exchange, fields_of
 from services.chassis.http_server.head import Head, HttpFaultError, KnownHeads
 from services.chassis.http_server.limits import Limits
+from services.chassis.tls import shown_on
 from services.core.errors import ServingError
 
 _LARGE_BYTES = 64 << 10  # of parts that are not joined
@@ -120,8 +120,8 @@ class Wire(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def certificate(self) -> Mapping[str, Any] | None:
-        return self._transport.get_extra_info("peercert") or None if self._transport else None
+    def certificate(self) -> bytes:
+        return shown_on(self._transport)
 
     def refusal(self, head: Head, error: ServingError) -> HttpResponse:
         return self._owner.refusal(head, error)
