@@ -63,9 +63,7 @@ class HttpServer:
         self._timer: asyncio.TimerHandle | None = None
         self._empty = asyncio.Event()
 
-    async def start(
-        self, address: str, *, reuse_port: bool = False, security: ListenerSecurity | None = None
-    ) -> None:
+    async def start(self, address: str, *, reuse_port: bool = False, security: ListenerSecurity | None = None) -> None:
         """`security` None = plaintext. Raises CannotListenError."""
         host, port = split_address(address)
         try:
