@@ -1,22 +1,23 @@
 """The router, put together."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from time import perf_counter_ns
 
 import grpc
-from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_health.v1.health import aio as health_aio  # type: ignore[attr-defined]
-from grpc_reflection.v1alpha import reflection
+from grpc_health.v1 import health_pb2_grpc
 
 from inference import grpc_service_pb2_grpc
 from services.chassis.app import App, release
 from services.chassis.arena.arenas import Arenas
 from services.chassis.front import NativeFront, open_front
 from services.chassis.grpc_server import grpc_server
+from services.chassis.health_servicer import SERVICE as HEALTH
+from services.chassis.health_servicer import Health
 from services.chassis.http import Routes
 from services.chassis.openapi import add_description
+from services.chassis.reflection import reflect
 from services.router.catalogue import Catalogue
 from services.router.codec import MODEL_INFER, ModelInferCodec
 from services.router.config import RouterConfig
@@ -75,14 +76,13 @@ async def build(config: RouterConfig, app: App) -> AsyncIterator[None]:
     app.spawn(state.watch_age(), "config-age")
     await _loaded(state)
 
-    health = health_aio.HealthServicer()
-    follow_health = _health_follower(app, health, catalogue)
-    state.listeners.append(follow_health)
-    follow_health()
+    health = Health()
+    state.listeners.append(lambda: health.set(_health(catalogue)))
+    health.set(_health(catalogue))
     app.spawn(state.tell_when_loaded(), "loaded")
 
     async def refuse_new() -> None:
-        await health.enter_graceful_shutdown()
+        health.end()
         dispatcher.drain()
         await dispatcher.drained()
 
@@ -101,7 +101,7 @@ async def _listening(
     dispatcher: Dispatcher,
     metrics: RouterMetrics,
     catalogue: Catalogue,
-    health: health_aio.HealthServicer,
+    health: Health,
 ) -> AsyncIterator[None]:
     """Open both listeners and say where they are; close them when left."""
     limits = {"max_in_flight": config.max_in_flight, "max_message_bytes": config.max_message_bytes}
@@ -142,7 +142,7 @@ async def _loaded(state: State) -> None:
             await state.mirror.loaded.wait()
 
 
-def _other_methods(catalogue: Catalogue, health: health_aio.HealthServicer, config: RouterConfig) -> grpc.aio.Server:
+def _other_methods(catalogue: Catalogue, health: Health, config: RouterConfig) -> grpc.aio.Server:
     """The grpc.aio server of everything but ModelInfer."""
     # Over our own limits, so that ours is the message a caller reads.
     server = grpc_server(
@@ -150,27 +150,11 @@ def _other_methods(catalogue: Catalogue, health: health_aio.HealthServicer, conf
     )
     grpc_service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(InferenceServicer(catalogue), server)
     health_pb2_grpc.add_HealthServicer_to_server(health, server)
-    names = (SERVICE, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME)
-    reflection.enable_server_reflection(names, server)
+    reflect(server, (SERVICE, HEALTH))
     return server
 
 
-def _health_follower(app: App, health: health_aio.HealthServicer, catalogue: Catalogue) -> Callable[[], None]:
-    """A listener that keeps grpc.health.v1 true: "", the service, and model/NAME."""
-    known: dict[str, bool] = {}
-
-    async def tell(changed: dict[str, bool]) -> None:
-        for name, ready in changed.items():
-            serving = health_pb2.HealthCheckResponse.SERVING if ready else health_pb2.HealthCheckResponse.NOT_SERVING
-            await health.set(name, serving)
-
-    def follow() -> None:
-        now = {f"model/{name}": ready for name, ready in catalogue.ready_models().items()}
-        now[""] = now[SERVICE] = catalogue.is_ready()
-        gone = dict.fromkeys(known.keys() - now.keys(), False)
-        changed = {name: ready for name, ready in {**now, **gone}.items() if known.get(name) is not ready}
-        known.update(changed)
-        if changed:
-            app.spawn(tell(changed), "health")
-
-    return follow
+def _health(catalogue: Catalogue) -> dict[str, bool]:
+    """What grpc.health.v1 says: of "", of the service, and of model/NAME."""
+    ready = catalogue.is_ready()
+    return {"": ready, SERVICE: ready} | {f"model/{name}": is_so for name, is_so in catalogue.ready_models().items()}

@@ -1,13 +1,17 @@
 """grpc.health.v1 and reflection, as probes and tools ask for them."""
 
 import asyncio
+import secrets
 
 import grpc
 import grpc.aio
 import pytest
+from google.protobuf.descriptor_pool import DescriptorPool
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2
 
+from services.core import keys
+from services.core.registry import Inventory, InventoryVersion
 from tests.support.router_mesh import TIMEOUT_S, RouterMesh
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -46,22 +50,71 @@ async def test_a_watch_hears_of_every_change(mesh: RouterMesh) -> None:
     assert unknown == health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
 
 
-async def test_reflection_lists_every_service(mesh: RouterMesh) -> None:
-    stub = reflection_pb2_grpc.ServerReflectionStub(mesh.channel)
-    call = stub.ServerReflectionInfo(timeout=TIMEOUT_S)
+async def test_a_model_that_is_taken_away_is_unknown_again(mesh: RouterMesh) -> None:
+    model = await mesh.model()
+    stub = health_pb2_grpc.HealthStub(mesh.channel)
+    asked = health_pb2.HealthCheckRequest(service=f"model/{model.name}")
+    watch = stub.Watch(asked)
+
+    async with asyncio.timeout(TIMEOUT_S):
+        heard = [(await watch.read()).status]
+        await mesh.etcd.delete(f"models/{model.name}")
+        heard.append((await watch.read()).status)
+        with pytest.raises(grpc.aio.AioRpcError) as unknown:
+            await stub.Check(asked, timeout=TIMEOUT_S)
+        await mesh.put(f"models/{model.name}", {})
+        heard.append((await watch.read()).status)
+    watch.cancel()
+
+    assert heard == [SERVING, health_pb2.HealthCheckResponse.SERVICE_UNKNOWN, SERVING]
+    assert unknown.value.code() == grpc.StatusCode.NOT_FOUND
+
+
+async def test_a_model_that_does_not_load_is_not_serving(mesh: RouterMesh) -> None:
+    name = f"m-{secrets.token_hex(4)}"
+    watch = health_pb2_grpc.HealthStub(mesh.channel).Watch(health_pb2.HealthCheckRequest(service=f"model/{name}"))
+    async with asyncio.timeout(TIMEOUT_S):
+        heard = [(await watch.read()).status]
+        failed = Inventory(models={name: {"1": InventoryVersion(state="UNAVAILABLE", reason="it is broken")}})
+        await mesh.put(f"{keys.STATUS}runtime/{name}/inventory", failed.dump())
+        await mesh.put(f"models/{name}", {})
+        heard.append((await watch.read()).status)
+    watch.cancel()
+
+    assert heard == [health_pb2.HealthCheckResponse.SERVICE_UNKNOWN, NOT_SERVING]
+    for path, status in ((f"/v2/models/{name}/ready", 503), (f"/v2/models/{name}/versions/1/ready", 503)):
+        assert (await mesh.rest(path, method="GET")).status == status
+    assert (await mesh.rest(f"/v2/models/{name}/versions/2/ready", method="GET")).status == 404
+
+
+@pytest.mark.parametrize("version", ["v1", "v1alpha"])
+async def test_reflection_lists_and_describes_every_service(mesh: RouterMesh, version: str) -> None:
+    path = f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo"
+    call = mesh.channel.stream_stream(
+        path,
+        request_serializer=reflection_pb2.ServerReflectionRequest.SerializeToString,
+        response_deserializer=reflection_pb2.ServerReflectionResponse.FromString,
+    )(timeout=TIMEOUT_S)
     await call.write(reflection_pb2.ServerReflectionRequest(list_services=""))
     answer = await call.read()
-    await call.write(reflection_pb2.ServerReflectionRequest(file_containing_symbol="inference.GRPCInferenceService"))
-    described = await call.read()
+    names = {service.name for service in answer.list_services_response.service}
+    described = {}
+    for name in names:
+        await call.write(reflection_pb2.ServerReflectionRequest(file_containing_symbol=name))
+        described[name] = (await call.read()).file_descriptor_response.file_descriptor_proto
     await call.done_writing()
 
-    names = {service.name for service in answer.list_services_response.service}
-    assert names == {
+    assert names >= {
         "inference.GRPCInferenceService",
         "grpc.health.v1.Health",
+        "grpc.reflection.v1.ServerReflection",
         "grpc.reflection.v1alpha.ServerReflection",
     }
-    assert described.file_descriptor_response.file_descriptor_proto
+    pool = DescriptorPool()
+    for name, files in described.items():
+        for file in reversed(files):
+            pool.AddSerializedFile(file)
+        assert pool.FindServiceByName(name).methods
 
 
 async def test_a_method_that_is_not_offered_says_so(mesh: RouterMesh) -> None:
