@@ -1,0 +1,80 @@
+"""Requests made bad in thousands of ways, among good ones: every one is answered, and no process notices.
+
+`make soak` sends twenty thousand over each protocol, other tests a tenth of that.
+"""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import grpc.aio
+import pytest
+import pytest_asyncio
+
+from tests.support.echoes import NAMES, ROUTERS, echo_mesh
+from tests.support.fuzzing import Asked, GrpcDoor, HttpDoor, Told, fuzz
+from tests.support.goldens import grpc_goldens, json_goldens
+from tests.support.mesh import Mesh
+from tests.support.mesh_probes import errors, workers
+from tests.support.mutator import Mutator
+from tests.support.traffic import MODEL_INFER
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
+
+COUNTS = [1000, pytest.param(20_000, marks=pytest.mark.slow)]
+GROWTH_BYTES = 64 << 20  # past what a tenth of the requests took: buffers, caches of all that may be cached
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def mesh(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Mesh]:
+    async with echo_mesh(tmp_path_factory.mktemp("fuzz")) as mesh:
+        yield mesh
+
+
+@pytest_asyncio.fixture(autouse=True, loop_scope="module")
+async def nobody_notices(mesh: Mesh) -> AsyncIterator[None]:
+    """The same processes serve afterwards, and have logged no error of their own."""
+    before = [mesh.child(name).pid for name in NAMES], workers(mesh, "runtime-0", "every")
+    yield
+    assert ([mesh.child(name).pid for name in NAMES], workers(mesh, "runtime-0", "every")) == before
+    assert errors(mesh, *NAMES) == []
+
+
+def resident_bytes(mesh: Mesh) -> int:
+    """Of what a router, the batcher and the runtime's own process hold, all together."""
+    pages = (Path(f"/proc/{mesh.child(name).pid}/statm").read_text().split()[1] for name in NAMES)
+    return sum(int(each) * 4096 for each in pages)
+
+
+def check(told: Told, count: int) -> None:
+    assert told.faults == []
+    assert told.counts.total() == count + -(-count // 10)
+    assert len(told.counts) > 2, told.counts  # some were refused in different ways, some were good
+
+
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("router", ROUTERS)
+async def test_messages_of_the_open_inference_protocol(mesh: Mesh, router: str, count: int) -> None:
+    goldens = grpc_goldens()
+    mutator = Mutator(f"grpc {router} {count}", [golden.asked.body for golden in goldens])
+    async with grpc.aio.insecure_channel(await mesh.listening(router, "grpc")) as channel:
+        door = GrpcDoor(channel, MODEL_INFER)
+        mutated = lambda asked: Asked(mutator.bitten(asked.body))  # noqa: E731
+        check(await fuzz(door, goldens, mutated, count // 10), count // 10)
+        before = resident_bytes(mesh)
+        check(await fuzz(door, goldens, mutated, count), count)
+
+    assert resident_bytes(mesh) - before < GROWTH_BYTES
+
+
+@pytest.mark.parametrize("count", COUNTS)
+async def test_json(mesh: Mesh, count: int) -> None:
+    goldens = json_goldens()
+    mutator = Mutator(f"json {count}", [golden.asked.body for golden in goldens])
+    door = HttpDoor(await mesh.listening("router", "rest"))
+    mutated = lambda asked: asked._replace(body=mutator.spoilt(asked.body))  # noqa: E731
+    check(await fuzz(door, goldens, mutated, count // 10), count // 10)
+    before = resident_bytes(mesh)
+    check(await fuzz(door, goldens, mutated, count), count)
+    await door.close()
+
+    assert resident_bytes(mesh) - before < GROWTH_BYTES
