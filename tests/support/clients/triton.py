@@ -6,6 +6,7 @@ A program of its own, because two definitions of the protobuf package `inference
 import asyncio
 import importlib
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from inspect import isawaitable
 from typing import Any
@@ -14,9 +15,10 @@ import numpy as np
 from tritonclient.utils import InferenceServerException
 
 from tests.support.clients import report
-from tests.support.clients.values import DATATYPES, MODELS, MOST_ROWS, WIDTH, WITH_JSON, same, tensor
+from tests.support.clients.values import BATCH_ROWS, DATATYPES, MODELS, MOST_ROWS, WIDTH, WITH_JSON, same, tensor
 
-ROWS = (0, 1, 4, 5, MOST_ROWS)
+ROWS = (0, 1, BATCH_ROWS, BATCH_ROWS + 1, MOST_ROWS)
+PATIENCE_S = 30.0
 _FIELDS = {"BOOL": "bool", "INT64": "int64", "UINT64": "uint64", "FP32": "fp32", "FP64": "fp64", "BYTES": "bytes"}
 _STATUS = {"400": "INVALID_ARGUMENT", "404": "NOT_FOUND"}
 Arrays = Mapping[str, np.ndarray]
@@ -179,6 +181,50 @@ def compressed(side: Side) -> None:
     for algorithm in ("gzip", "deflate"):
         options = {"request_compression_algorithm": algorithm, "response_compression_algorithm": algorithm}
         check_answer(sent, side.infer(sent, **options))
+
+
+def configuration(side: Side) -> None:
+    said = side.call("get_model_config", "every", **({} if side.is_http else {"as_json": True}))
+    config = said if side.is_http else said["config"]
+
+    assert (config["name"], config["max_batch_size"]) == ("every", BATCH_ROWS)
+    types = {each["name"]: each["data_type"] for each in config["input"]}
+    assert types == {f"in_{each.lower()}": f"TYPE_{'STRING' if each == 'BYTES' else each}" for each in DATATYPES}
+    assert {tuple(int(size) for size in each["dims"]) for each in config["output"]} == {(WIDTH,)}
+    report.refused(lambda: side.call("get_model_config", "nobody"), InferenceServerException, "nobody")
+
+
+def statistics(side: Side) -> None:
+    sent = arrays_of("every", 2)
+    before = _statistics(side)
+    for _ in range(3):
+        check_answer(sent, side.infer(sent))
+    until = time.monotonic() + PATIENCE_S
+    while _rows(now := _statistics(side)) < _rows(before) + 6:
+        assert time.monotonic() < until, (before, now)
+        time.sleep(0.05)
+
+    batches = [(int(each["batch_size"]), int(each["compute_infer"]["count"])) for each in now["batch_stats"]]
+    assert sum(count for _, count in batches) == int(now["execution_count"])
+    assert sum(rows * count for rows, count in batches) == _rows(now)
+    assert _successes(now) >= _successes(before) + 3
+    everyone = side.call("get_inference_statistics", **({} if side.is_http else {"as_json": True}))
+    assert {each["name"] for each in everyone["model_stats"]} >= {"every", "plain"}
+
+
+def _statistics(side: Side) -> Any:
+    said = side.call("get_inference_statistics", "every", "1", **({} if side.is_http else {"as_json": True}))
+    (found,) = said["model_stats"]
+    assert (found["name"], found["version"]) == ("every", "1")
+    return found
+
+
+def _rows(statistics: Any) -> int:
+    return int(statistics.get("inference_count", 0))  # what is 0 is left out
+
+
+def _successes(statistics: Any) -> int:
+    return int(statistics["inference_stats"].get("success", {}).get("count", 0))
 
 
 def _typed(side: Side, sent: Arrays) -> Any:
