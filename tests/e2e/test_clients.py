@@ -31,7 +31,7 @@ CLIENTS = {
     "tritonclient.http": Client(
         ("triton", "http"),
         ("rest",),
-        ("health", "metadata", "json_or_typed_of_every_datatype"),
+        ("health", "metadata", "configuration", "json_or_typed_of_every_datatype"),
     ),
     "tritonclient.grpc": Client(
         ("triton", "grpc"),
@@ -46,6 +46,8 @@ CLIENTS = {
             "outputs_as_asked",
             "errors",
             "compressed",
+            "configuration",
+            "statistics",
         ),
     ),
     "kserve": Client(("kserve_sdk",), ("rest", "grpc"), ("health", "json_or_typed_of_every_datatype")),

@@ -11,6 +11,7 @@ from services.core.errors import ServingError
 
 _LARGE_BYTES = 64 << 10  # compressed on a thread
 _NO_BODY = (204, 304)
+OK = 200
 
 
 class Gone(Protocol):
@@ -72,17 +73,32 @@ class Exchange:
         if waiter is not None:
             waiter.gone()
 
-    def respond(self, status: int, fields: bytes, body: Data, *, is_encoded: bool = False) -> None:
-        """Answer; `fields` are whole header lines, each with its CR LF, Content-Type among them."""
+    def respond(self, status: int, fields: bytes, body: Data) -> None:
+        """Answer; `fields` are whole header lines, each with its CR LF, Content-Type among them.
+
+        Only predictions are compressed: tritonclient's aio client asks for it always, and reads it there only.
+        """
+        head = self.head
+        if not head.accepts or len(body) < LEAST_BYTES or status != OK or not head.route.is_hot:
+            self._respond(status, fields, body)
+        elif len(body) < _LARGE_BYTES:
+            self._respond(status, fields + _encoded(head.accepts), compress(head.accepts, body))
+        else:
+            self.waiter = None
+            work = asyncio.get_running_loop().run_in_executor(None, compress, head.accepts, bytes(body))
+            work.add_done_callback(lambda done: self._compressed(fields, done))
+
+    def _compressed(self, fields: bytes, done: "asyncio.Future[bytes]") -> None:
+        if not done.cancelled():
+            self._respond(OK, fields + _encoded(self.head.accepts), done.result())
+
+    def _respond(self, status: int, fields: bytes, body: Data) -> None:
         wire = self._wire
         if wire is None:
             return
         head = self.head
         self._wire = self.waiter = None
         start = wire.start(head, status)
-        if head.accepts and not is_encoded and len(body) >= LEAST_BYTES:
-            body = compress(head.accepts, body)
-            fields += _encoded(head.accepts)
         length = b"" if status in _NO_BODY else b"content-length: %d\r\n" % len(body)
         if head.is_head or not len(body):
             wire.send(b"%b%b%b\r\n" % (start, fields, length))
@@ -102,12 +118,7 @@ class Exchange:
         if not isinstance(body, bytes | bytearray | memoryview):
             await self._stream(response, body)
             return
-        fields, accepts = fields_of(response), self.head.accepts
-        is_encoded = bool(accepts) and len(body) >= _LARGE_BYTES
-        if is_encoded:
-            body = await asyncio.to_thread(compress, accepts, body)
-            fields += _encoded(accepts)
-        self.respond(response.status, fields, body, is_encoded=is_encoded)
+        self.respond(response.status, fields_of(response), body)
 
     async def _stream(self, response: HttpResponse, parts: AsyncIterator[bytes]) -> None:
         """Send the parts of an answer as they come, each once the caller has taken enough of those before."""
