@@ -204,7 +204,7 @@ def statistics(side: Side) -> None:
         assert time.monotonic() < until, (before, now)
         time.sleep(0.05)
 
-    batches = [(int(each["batch_size"]), int(each["compute_infer"]["count"])) for each in now["batch_stats"]]
+    batches = [(int(each.get("batch_size", 0)), int(each["compute_infer"]["count"])) for each in now["batch_stats"]]
     assert sum(count for _, count in batches) == int(now["execution_count"])
     assert sum(rows * count for rows, count in batches) == _rows(now)
     assert _successes(now) >= _successes(before) + 3
