@@ -17,6 +17,7 @@ from pydantic import BaseModel, SecretStr
 from services.batcher.config import BatcherConfig
 from services.chassis.config import ServiceConfig
 from services.core import batching_spec
+from services.core.caller_spec import CallerLimits, CallerSpec, CertificateName, KeyHash, Token
 from services.core.declared import DeclaredSignature, DeclaredTensor
 from services.core.feature_spec import Column, FeatureViewSpec
 from services.core.model_spec import Access, FeatureUse, Instances, Limits, ModelSpec, Placement, VersionPolicy, WarmUp
@@ -63,6 +64,7 @@ KEYS: dict[str, tuple[type[BaseModel], ...]] = {
         Access,
     ),
     "routes/MODEL": (RouteSpec, Canary, Match, Fallback),
+    "callers/CALLER": (CallerSpec, KeyHash, Token, CertificateName, CallerLimits),
     "feature_views/VIEW": (FeatureViewSpec, Column),
 }
 # Said here because the code says it by the name alone; a comment in the code comes first.
@@ -111,7 +113,7 @@ MEANINGS = {
     "FeatureUse.view": "of feature_views/",
     "FeatureUse.input": "of the model, which callers no longer send",
     "FeatureUse.columns": "in this order; empty = all of the view",
-    "Access.anonymous": "false refuses every call: there are no credentials to check yet",
+    "Access.anonymous": "may anybody call it? null = as TURNOUT_ROUTER_ANONYMOUS says",
     "RouteSpec.stable": "gets all that nothing else claims",
     "RouteSpec.canary": "shares of the traffic; short form: an object of version -> percent",
     "RouteSpec.labels": "name -> version, for callers that name a label in place of a version",

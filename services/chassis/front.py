@@ -32,8 +32,19 @@ _BATCH = 512  # events taken from the native front at a time
 class FrontHandler(Protocol):
     """Serves the hot method; called on the loop, must not block or raise."""
 
-    def call(self, call_id: int, payload: bytes, metadata: Metadata, remaining_s: float | None) -> None:
-        """A call has come; answer it by `respond` or `fail` with its id, now or later."""
+    def call(
+        self,
+        call_id: int,
+        payload: bytes,
+        metadata: Metadata,
+        remaining_s: float | None,
+        peer: str,
+        certificate: bytes,
+    ) -> None:
+        """A call has come; answer it by `respond` or `fail` with its id, now or later.
+
+        `certificate`: PEM or DER of the caller's, verified; empty = it showed none.
+        """
 
     def cancelled(self, call_id: int) -> None:
         """The caller went away or its deadline passed: answers to this id go nowhere."""
@@ -163,8 +174,8 @@ class NativeFront:
         for kind, call_id, _, payload, _, details in events:
             try:
                 if kind == is_call:
-                    metadata, _, left_s = details
-                    call(call_id, payload, metadata, None if left_s is None else left_s - waited_s)
+                    metadata, peer, left_s = details
+                    call(call_id, payload, metadata, None if left_s is None else left_s - waited_s, peer, b"")
                 else:
                     self._handler.cancelled(call_id)
             except Exception:  # one call's fault is not its neighbours'
@@ -218,7 +229,7 @@ class AioFront:
         self._last_id = call_id = self._last_id + 1
         future = self._calls[call_id] = asyncio.get_running_loop().create_future()
         metadata: Any = context.invocation_metadata() or ()
-        self._handler.call(call_id, payload, metadata, _remaining_s(context))
+        self._handler.call(call_id, payload, metadata, _remaining_s(context), context.peer(), certificate_of(context))
         try:
             code, value, trailing = await future
         except asyncio.CancelledError:
@@ -234,6 +245,11 @@ class AioFront:
         except grpc.aio.InternalError:  # the caller went away this very moment: that is a cancel, and no news
             raise asyncio.CancelledError from None
         return b""  # never: abort raises
+
+
+def certificate_of(context: grpc.aio.ServicerContext) -> bytes:
+    """The caller's certificate in PEM, which TLS has verified; empty where there is none."""
+    return next(iter(context.auth_context().get("x509_pem_cert", ())), b"")
 
 
 def _remaining_s(context: grpc.aio.ServicerContext) -> float | None:

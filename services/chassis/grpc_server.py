@@ -1,6 +1,6 @@
 """The slow path's gRPC server: grpc.aio, with one interceptor that turns errors into statuses."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, cast
 
 import grpc
@@ -19,10 +19,15 @@ _LEFT_OUT = {grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.UNIMPLEMENTED.value[
 log = structlog.get_logger()
 
 
-def grpc_server(*, limit_bytes: int = _LIMIT_BYTES, max_in_flight: int = 1000) -> grpc.aio.Server:
-    """A grpc.aio server whose handlers raise ServingError; add servicers, then `bind` and start it."""
+def grpc_server(
+    *,
+    limit_bytes: int = _LIMIT_BYTES,
+    max_in_flight: int = 1000,
+    interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
+) -> grpc.aio.Server:
+    """A grpc.aio server whose handlers and interceptors raise ServingError; add servicers, then `bind` and start it."""
     return grpc.aio.server(
-        interceptors=[ErrorInterceptor()],
+        interceptors=[ErrorInterceptor(), *interceptors],
         maximum_concurrent_rpcs=max_in_flight,
         options=[
             ("grpc.max_receive_message_length", limit_bytes),

@@ -41,6 +41,7 @@ class HttpRequest:
     query: Mapping[str, str] = field(default_factory=dict)
     peer: str = ""  # the caller's address
     certificate: bytes = b""  # DER, of a caller that proved it is its own; empty = none
+    caller: Any = None  # who that is, once the routes' guard has asked
 
 
 @dataclass(slots=True)
@@ -72,10 +73,15 @@ class Route(NamedTuple):
     is_hot: bool = False
 
 
-class Routes:
-    """Which handler serves a method and path."""
+# Raises ServingError for a request that may not have what needs `role`; the names are those in its path.
+Guard = Callable[[HttpRequest, Role, Mapping[str, str]], None]
 
-    def __init__(self) -> None:
+
+class Routes:
+    """Which handler serves a method and path; `guard` is asked before every handler that needs a role."""
+
+    def __init__(self, guard: Guard | None = None) -> None:
+        self._guard = guard
         self.all: list[Route] = []
         self._patterns: list[tuple[re.Pattern[str], Route]] = []
         self.find = lru_cache(_KNOWN_PATHS)(self._search)
@@ -83,12 +89,17 @@ class Routes:
     def add(
         self, method: str, template: str, handler: Handler, *, role: Role | None = "predict", about: Any = None
     ) -> None:
+        if self._guard is not None and role is not None:
+            handler = _guarded(handler, self._guard, role)
         self._add(Route(method, template, handler, role, about))
 
     def add_hot(
         self, method: str, template: str, handler: HotHandler, *, role: Role | None = "predict", about: Any = None
     ) -> None:
-        """For what is asked for so often that a task for each request costs too much."""
+        """For what is asked for so often that a task for each request costs too much.
+
+        No guard is asked before it: what its handler begins is held to its role where flights are admitted.
+        """
         self._add(Route(method, template, handler, role, about, is_hot=True))
 
     def _add(self, route: Route) -> None:
@@ -113,3 +124,11 @@ class Routes:
             raise NotFoundError(f"{method} {path[:_SHOWN]}: there is no such path")
         takes = ", ".join(dict.fromkeys(allowed))
         raise MethodNotAllowedError(f"{method} {path[:_SHOWN]}: this path takes {takes}", allowed)
+
+
+def _guarded(handler: Handler, guard: Guard, role: Role) -> Handler:
+    async def guarded(request: HttpRequest, **names: str) -> HttpResponse:
+        guard(request, role, names)
+        return await handler(request, **names)
+
+    return guarded

@@ -4,6 +4,7 @@ import errno
 import os
 import re
 import socket
+from ipaddress import ip_address
 from typing import Self
 
 _PLACE = re.compile(r"\('(?P<host>[^']+)', (?P<port>\d+)|Address '(?P<path>[^']+)'")
@@ -55,3 +56,14 @@ def split_address(address: str) -> tuple[str, int]:
     if not host or not port.isdecimal() or int(port) > 65535:
         raise ValueError(f"{address!r} is not host:port")
     return host.strip("[]"), int(port)
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only this machine reaches what listens on "host:port" or "unix:/path"."""
+    if address.startswith("unix:"):
+        return True
+    host = split_address(address)[0]
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -67,6 +67,12 @@ class PermissionDeniedError(ServingError):
     code = PERMISSION_DENIED
 
 
+class QuotaError(ServingError):
+    """The caller's own limit; after retry_after_s there is room again."""
+
+    code = RESOURCE_EXHAUSTED
+
+
 class NotFoundError(ServingError):
     code = NOT_FOUND
 

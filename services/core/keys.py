@@ -5,6 +5,7 @@ from typing import NamedTuple
 PREFIX = "/turnout/"  # unless settings say otherwise
 MODELS = "models/"
 ROUTES = "routes/"
+CALLERS = "callers/"
 FEATURE_VIEWS = "feature_views/"
 ENDPOINTS = "endpoints/"
 SERVICES = "services/"

@@ -7,9 +7,11 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, ValidationError, model_validator
 
 from services.core.batching_spec import Batching
+from services.core.caller_spec import Pattern
 from services.core.declared import DeclaredSignature
 from services.core.names import KeySource, ModelName, Version, version_order
 from services.core.onnx_spec import OnnxSettings
+from services.core.roles import Role
 from services.core.spec import Spec, explain
 from services.core.text_spec import Text
 from services.core.torch_spec import TorchSettings
@@ -112,7 +114,9 @@ class FeatureUse(Spec):
 class Access(Spec):
     """Who may call."""
 
-    anonymous: bool = True
+    anonymous: bool | None = None  # may anybody? null = as TURNOUT_ROUTER_ANONYMOUS says
+    # Pattern of callers -> what they may do here, of what callers/ lets them do; null = all that callers/ lets them.
+    callers: dict[Pattern, tuple[Role, ...]] | None = None
     explicit_versions: bool = True  # may a caller name a version or label?
 
 

@@ -13,6 +13,7 @@ _VERSION = re.compile(VERSION_PATTERN)
 _KEY_SOURCE = re.compile(r"header:[A-Za-z0-9_.-]+|input:.+|[^:]+")
 _MAX_NAME = 128
 _SHOWN = 64
+_INTERNAL = ("x-turnout-", "x_turnout_", "turnout_")
 
 
 class ModelVersion(NamedTuple):
@@ -53,6 +54,11 @@ def checked_version(text: str) -> str:
     if not is_version(text):
         raise ValueError(f"{_shown(text)} is no version: a decimal number without leading zeros, at most 18 digits")
     return text
+
+
+def is_internal(name: str) -> bool:
+    """Whether a header or parameter is one of the mesh's own, which counts only from callers it trusts."""
+    return name.lower().startswith(_INTERNAL)
 
 
 def _label(text: str) -> str:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from time import perf_counter_ns
 
 import grpc
@@ -18,6 +19,9 @@ from services.chassis.health_servicer import Health
 from services.chassis.http import Routes
 from services.chassis.openapi import add_description
 from services.chassis.reflection import reflect
+from services.router.access.building import build_gate
+from services.router.access.gate import Access
+from services.router.access.interceptor import AccessInterceptor
 from services.router.catalogue import Catalogue
 from services.router.codec import MODEL_INFER, ModelInferCodec
 from services.router.config import RouterConfig
@@ -54,10 +58,11 @@ async def build(config: RouterConfig, app: App) -> AsyncIterator[None]:
     recorders = Recorders(app.hello, app.host, metrics, config.max_record_bytes, app.link_security)
     arenas = Arenas(config.shared_memory_bytes)
     app.registry.register(arenas)
-    state = State(app, table, metrics, [features.peers, comparators.peers, recorders.peers], arenas)
+    access = build_gate(config, app, table, metrics)
+    state = State(app, table, access, metrics, [features.peers, comparators.peers, recorders.peers], arenas)
     keeper = TraceKeeper(app.traces, slow_ms=config.slow_ms, ratio=config.trace_ratio)
     dispatcher = Dispatcher(
-        table,
+        access,
         state.replicas,
         features,
         Mirrors(comparators, metrics, config.max_mirror_bytes),
@@ -80,18 +85,19 @@ async def build(config: RouterConfig, app: App) -> AsyncIterator[None]:
     state.listeners.append(lambda: health.set(_health(catalogue)))
     health.set(_health(catalogue))
     app.spawn(state.tell_when_loaded(), "loaded")
-
-    async def refuse_new() -> None:
-        health.end()
-        dispatcher.drain()
-        await dispatcher.drained()
-
-    app.on_drain(refuse_new)
+    app.on_drain(partial(_refuse_new, health, dispatcher))
     try:
         async with _listening(config, app, dispatcher, metrics, catalogue, health):
             yield
     finally:
         await state.close()
+
+
+async def _refuse_new(health: Health, dispatcher: Dispatcher) -> None:
+    """The drain: health says so first, then nothing new is taken, then the rest is waited for."""
+    health.end()
+    dispatcher.drain()
+    await dispatcher.drained()
 
 
 @asynccontextmanager
@@ -111,7 +117,7 @@ async def _listening(
         config.grpc_address,
         MODEL_INFER,
         inference,
-        _other_methods(catalogue, health, config),
+        _other_methods(catalogue, health, config, dispatcher.access),
         native=config.native_front,
         reuse_port=config.reuse_port,
         max_concurrent_streams=config.max_concurrent_streams,
@@ -119,7 +125,7 @@ async def _listening(
     )
     if isinstance(front, NativeFront):
         metrics.follow_front(front.metrics, MODEL_INFER)
-    routes = Routes()
+    routes = Routes(dispatcher.access.guard)
     Metadata(catalogue).add_routes(routes)
     Infer(dispatcher, max_in_flight=config.max_in_flight).add_routes(routes)
     add_description(routes, "Turnout", release(), "The REST API of a router.")
@@ -142,11 +148,13 @@ async def _loaded(state: State) -> None:
             await state.mirror.loaded.wait()
 
 
-def _other_methods(catalogue: Catalogue, health: Health, config: RouterConfig) -> grpc.aio.Server:
+def _other_methods(catalogue: Catalogue, health: Health, config: RouterConfig, access: Access) -> grpc.aio.Server:
     """The grpc.aio server of everything but ModelInfer."""
     # Over our own limits, so that ours is the message a caller reads.
     server = grpc_server(
-        limit_bytes=config.max_message_bytes + (64 << 20), max_in_flight=config.max_in_flight + _OTHER_CALLS
+        limit_bytes=config.max_message_bytes + (64 << 20),
+        max_in_flight=config.max_in_flight + _OTHER_CALLS,
+        interceptors=[AccessInterceptor(access)],
     )
     grpc_service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(InferenceServicer(catalogue), server)
     health_pb2_grpc.add_HealthServicer_to_server(health, server)

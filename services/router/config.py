@@ -1,11 +1,23 @@
 """What a router is told when it starts."""
 
-from typing import Self
+from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from services.chassis.config import Address, ServiceConfig
+from services.chassis.listening import is_loopback
 from services.chassis.tls.settings import ListenerTls
+
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+def _checked_source(source: str) -> str:
+    """Where keys may come from: https://…, http:// on this machine, or a file. Raises ValueError."""
+    parts = urlsplit(source)
+    if parts.scheme == "https" or "://" not in source or (parts.scheme == "http" and parts.hostname in _LOOPBACK):
+        return source
+    raise ValueError(f"{source!r} is no source of keys: give https://… or the path of a file")
 
 
 class RouterConfig(ServiceConfig):
@@ -26,6 +38,12 @@ class RouterConfig(ServiceConfig):
     shared_memory_bytes: int = Field(default=256 << 20, ge=0)  # for large tensors to each pod on this host; 0 = none
     system_shared_memory: bool = False  # may callers on this host register memory of theirs for tensors?
     retry_budget: float = Field(default=0.1, ge=0, le=1)  # retries that each answered request earns; 0 = none
+    # May anybody use what says nothing of it? auto = while every listener but that of metrics is on this machine only.
+    anonymous: Literal["auto", "yes", "no"] = "auto"
+    jwt_issuer: str = ""  # whose JWTs are taken (`iss`); empty = none are
+    jwt_audience: str = ""  # that they must be for (`aud`)
+    jwt_keys: Annotated[str, AfterValidator(_checked_source)] = ""  # the issuer's JWK set: a file, or https://…
+    jwt_leeway_s: float = Field(default=30, ge=0, le=600)  # that clocks may differ
     slow_ms: float = Field(default=1000, ge=0)  # requests that took longer are kept as traces
     trace_ratio: float = Field(default=0, ge=0, le=1)  # of requests that are kept as traces
 
@@ -34,3 +52,17 @@ class RouterConfig(ServiceConfig):
         if self.system_shared_memory and self.reuse_port:
             raise ValueError("system_shared_memory needs a router of its own: several on one port do not share regions")
         return self
+
+    @model_validator(mode="after")
+    def _tokens_are_whole(self) -> Self:
+        given = (self.jwt_issuer, self.jwt_audience, self.jwt_keys)
+        if any(given) and not all(given):
+            raise ValueError("jwt_issuer, jwt_audience and jwt_keys go together: give all three, or none")
+        return self
+
+    def is_open(self) -> bool:
+        """Whether anybody may use what says nothing of it."""
+        if self.anonymous != "auto":
+            return self.anonymous == "yes"
+        fields = (name for name in type(self).model_fields if name.endswith("_address") and name != "metrics_address")
+        return all(is_loopback(address) for name in fields if (address := getattr(self, name)))

@@ -2,14 +2,16 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from services.core import keys
+from services.core.caller_spec import CallerSpec
 from services.core.model_spec import ModelSpec
 from services.core.names import checked_model_name
 from services.core.registry import Inventory
 from services.core.route_spec import RouteSpec
 from services.core.spec import BadValueError
+from services.router.access.callers import taken
 
 
 class Raw(NamedTuple):
@@ -25,6 +27,7 @@ class Desired:
     def __init__(self) -> None:
         self.models: dict[str, ModelSpec] = {}
         self.routes: dict[str, RouteSpec] = {}
+        self.callers: dict[str, CallerSpec] = {}
         self.inventory: dict[str, Inventory] = {}  # by runtime instance
         self.accepted: dict[str, int] = {}  # key -> mod revision in effect
         self.refused: dict[str, str] = {}  # key -> reason
@@ -36,7 +39,7 @@ class Desired:
         for key, value, revision in changes:
             if key.startswith(keys.STATUS + "runtime/"):
                 self._take_inventory(key, value)
-            elif key.startswith((keys.MODELS, keys.ROUTES)):
+            elif key.startswith((keys.MODELS, keys.ROUTES, keys.CALLERS)):
                 touched.add(key)
                 if value is None:
                     self._drop(key)
@@ -78,6 +81,11 @@ class Desired:
             json.loads(value)
             if folder == "models":
                 self.models[name] = ModelSpec.parse(value)
+            elif folder == "callers":
+                caller = CallerSpec.parse(value)
+                if why := taken(name, caller, self.callers):
+                    return why
+                self.callers[name] = caller
             else:
                 route = RouteSpec.parse(value)
                 self._check_versions(name, route)
@@ -100,9 +108,10 @@ class Desired:
 
     def _drop(self, key: str) -> None:
         folder, _, name = key.partition("/")
-        values: Mapping[str, dict[str, ModelSpec] | dict[str, RouteSpec]] = {
+        values: Mapping[str, dict[str, Any]] = {
             "models": self.models,
             "routes": self.routes,
+            "callers": self.callers,
         }
         values[folder].pop(name, None)
         for where in (self._raw, self.accepted, self.refused):

@@ -22,6 +22,7 @@ from services.core.errors import (
     UnavailableError,
 )
 from services.router import sequence
+from services.router.access.gate import Access
 from services.router.features import Features
 from services.router.flight import Flight
 from services.router.inference import Inference
@@ -42,7 +43,6 @@ from services.router.sending import (
     turn_to_stable,
 )
 from services.router.sweep import Sweep
-from services.router.table import Table
 from services.router.tensor_extensions import TensorExtensions
 from services.router.tracing import TraceKeeper
 from turnout.v1 import feature_pb2, link_pb2
@@ -56,7 +56,7 @@ class Dispatcher:
 
     def __init__(  # noqa: PLR0913 - the parts of the way
         self,
-        table: Table,
+        access: Access,
         replicas: Replicas,
         features: Features,
         mirrors: Mirrors,
@@ -67,7 +67,7 @@ class Dispatcher:
         *,
         keeper: TraceKeeper | None,
     ) -> None:
-        self._table = table
+        self.access = access
         self._replicas = replicas
         self._features = features
         self._mirrors = mirrors
@@ -88,9 +88,8 @@ class Dispatcher:
 
     def begin(self, flight: Flight, inference: Inference, remaining_s: float | None) -> None:
         """Send a parsed request on its way; its outcome goes to the flight's answerer, perhaps at once."""
-        now = perf_counter_ns()
+        flight.mark_ns = now = perf_counter_ns()
         flight.parse_ns = now - flight.started_ns
-        flight.mark_ns = now
         flight.inference = inference
         self.flights.add(flight)
         if not self._sweep.is_due:
@@ -137,8 +136,8 @@ class Dispatcher:
     def _admit(self, flight: Flight, inference: Inference, remaining_s: float | None) -> None:
         if self.is_draining:
             raise UnavailableError("this router is stopping: try again, another one answers")
-        entry = flight.entry = self._table.entry(inference.model)
-        entry.authorise(inference.version)
+        entry = flight.entry = self.access.admit(flight, inference)
+        inference = flight.inference  # without what this caller must not say
         if inference.extras is not None:
             inference = flight.inference = self._extensions.take(inference)
         now = perf_counter_ns()
@@ -164,6 +163,7 @@ class Dispatcher:
             flight.rows = target.check(inference.inputs, inference.outputs, asked)
         else:
             flight.rows = template.plan(target, flight.data).rows
+        self.access.meter(flight)
         if entry.has_sequences:
             sequence.check(flight)
         if target.expected_wait_ns:
@@ -195,12 +195,9 @@ class Dispatcher:
         """The feature proxy's answer: fill the inputs, then send."""
         if flight.is_done:
             return
-        now = perf_counter_ns()
-        flight.features_ns = now - flight.mark_ns
-        if answer.code != OK:
-            self.fail(
-                flight, RemoteError(answer.code, answer.message, retry_after_s=retry_after_s(answer.code, answer))
-            )
+        flight.features_ns = perf_counter_ns() - flight.mark_ns
+        if (code := answer.code) != OK:
+            self.fail(flight, RemoteError(code, answer.message, retry_after_s=retry_after_s(code, answer)))
             return
         try:
             flight.filled = self._features.fill(flight, answer)
@@ -279,6 +276,8 @@ class Dispatcher:
 
     def _end(self, flight: Flight) -> None:
         flight.is_done = True
+        if flight.held is not None:
+            flight.held.in_flight -= 1
         flights = self.flights
         flights.discard(flight)
         if not flights and self.is_draining:

@@ -8,6 +8,7 @@ from services.chassis.quick_reply import AnyReply
 from services.chassis.replicas import Replica
 from services.core.errors import ServingError
 from services.core.signature import Given
+from services.router.access.caller import Caller
 from services.router.inference import Inference, Step
 from services.router.table import Entry, Target
 from services.router.templates import Template
@@ -56,7 +57,9 @@ class Flight:
         "arm",
         "auth_ns",
         "call_id",
+        "caller",
         "carried",
+        "certificate",
         "data",
         "deadline_ns",
         "draft",
@@ -64,12 +67,14 @@ class Flight:
         "features_ns",
         "filled",
         "headers",
+        "held",
         "inference",
         "is_done",
         "key",
         "mark_ns",
         "owner",
         "parse_ns",
+        "peer",
         "remote_id",
         "replica",
         "route_ns",
@@ -97,6 +102,10 @@ class Flight:
         self.call_id = call_id
         self.headers = headers
         self.started_ns = started_ns
+        self.peer = ""  # the caller's address, as its front writes it
+        self.certificate = b""  # verified, of the caller; empty = none
+        self.caller: Caller | None = None  # once known
+        self.held: Caller | None = None  # who counts this flight among its own in flight
         self.mark_ns = started_ns  # the end of the stage before
         self.parse_ns = self.auth_ns = self.route_ns = self.features_ns = 0
         self.sent_ns = 0

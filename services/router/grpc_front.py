@@ -60,7 +60,15 @@ class HotMethod:
 
     # -- FrontHandler
 
-    def call(self, call_id: int, payload: bytes, metadata: Metadata, remaining_s: float | None) -> None:
+    def call(
+        self,
+        call_id: int,
+        payload: bytes,
+        metadata: Metadata,
+        remaining_s: float | None,
+        peer: str,
+        certificate: bytes,
+    ) -> None:
         started = perf_counter_ns()
         dispatcher = self._dispatcher
         if (
@@ -72,6 +80,8 @@ class HotMethod:
             self.front.fail(call_id, refusal.code, str(refusal), status_details(refusal))
             return
         flight = Flight(dispatcher, self, call_id, dict(metadata), started)
+        flight.peer = peer
+        flight.certificate = certificate
         self._calls[call_id] = flight
         found = self._find(payload)
         if found is not None:

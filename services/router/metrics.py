@@ -149,6 +149,12 @@ class RouterMetrics:
         self.refused_early = Counter(
             "turnout_refused_early", "Calls refused before they were parsed.", ["reason"], registry=registry
         )
+        self.refused_calls = Counter(
+            "turnout_refused_calls",
+            "Calls refused for who made them, by the caller (if known) and why.",
+            ["caller", "reason"],
+            registry=registry,
+        )
         self.config_refused = Gauge(
             "turnout_config_refused",
             "Keys in etcd whose value is refused; the last good one serves.",
@@ -192,3 +198,6 @@ class RouterMetrics:
 
     def record_dropped(self, reason: str) -> None:
         self._record_drops.labels(reason).inc()
+
+    def refused(self, caller: str, reason: str) -> None:
+        self.refused_calls.labels(caller, reason).inc()

@@ -1,7 +1,7 @@
 """What the router knows: desired state and live replicas in, the route table and status out."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import structlog
 
@@ -9,19 +9,25 @@ from services.chassis.app import App
 from services.chassis.arena.arenas import Arenas
 from services.chassis.etcd import Change, Mirror
 from services.chassis.etcd.errors import EtcdError
+from services.chassis.etcd.snapshot import Stored
 from services.chassis.peers import Peers
 from services.chassis.replicas import Replicas
 from services.core import keys
-from services.core.registry import ConfigStatus
+from services.core.registry import ConfigStatus, ServiceRecord
+from services.core.spec import BadValueError
+from services.router.access.gate import Access
 from services.router.desired import Desired
 from services.router.metrics import RouterMetrics
 from services.router.table import Table
 
 log = structlog.get_logger()
+ROUTERS = keys.SERVICES + "router/"
 PREFIXES = (
     keys.MODELS,
     keys.ROUTES,
+    keys.CALLERS,
     keys.ENDPOINTS,
+    ROUTERS,
     keys.SERVICES + "feature_proxy/",
     keys.SERVICES + "shadow/",
     keys.SERVICES + "recorder/",
@@ -33,9 +39,12 @@ _AGE_S = 5.0
 class State:
     """Follows etcd and the links; rebuilds the table once a turn, whatever changed."""
 
-    def __init__(self, app: App, table: Table, metrics: RouterMetrics, peers: Iterable[Peers], arenas: Arenas) -> None:
+    def __init__(
+        self, app: App, table: Table, access: Access, metrics: RouterMetrics, peers: Iterable[Peers], arenas: Arenas
+    ) -> None:
         self._app = app
         self._table = table
+        self._access = access
         self._metrics = metrics
         self._peers = list(peers)
         self._desired = Desired()
@@ -77,11 +86,19 @@ class State:
 
     def _take(self, changes: list[Change]) -> None:
         self._desired.apply(changes)
+        self._follow_callers(changes)
         for peers in self._peers:
             peers.apply(changes)
         self.replicas.apply(changes)
         self._rebuild()
         self._search_earlier()
+
+    def _follow_callers(self, changes: list[Change]) -> None:
+        """Tell the gate of callers that changed, and of how many routers share their limits."""
+        if any(change.key.startswith(ROUTERS) for change in changes):
+            self._access.share_with(live_routers(self.mirror.entries))
+        if any(change.key.startswith(keys.CALLERS) for change in changes):
+            self._access.follow(self._desired.callers)
 
     def _changed(self) -> None:
         if not self._rebuild_due:
@@ -136,9 +153,22 @@ class State:
                 if key in self._desired.accepted:
                     return
                 if self._desired.accept_earlier(key, entry.value, entry.mod_revision):
+                    self._access.follow(self._desired.callers)
                     log.info("earlier_value_used", key=key, revision=entry.mod_revision)
                     self._changed()
                     return
         except EtcdError as error:
             log.warning("earlier_value_unknown", key=key, reason=str(error))
             self._searched.discard((key, before))
+
+
+def live_routers(entries: Mapping[str, Stored]) -> int:
+    """How many routers take requests, as they say in services/router/."""
+    count = 0
+    for key, stored in entries.items():
+        if key.startswith(ROUTERS):
+            try:
+                count += ServiceRecord.parse(stored.value).state in {"ready", "not_ready"}
+            except BadValueError:
+                count += 1  # a router of another release
+    return count

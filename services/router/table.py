@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from services.chassis.wire import signature_from_proto
-from services.core.errors import InvalidRequestError, NotFoundError, UnauthenticatedError
+from services.core.errors import InvalidRequestError, NotFoundError
 from services.core.model_spec import FeatureUse, ModelSpec
-from services.core.names import version_order
+from services.core.names import is_internal, version_order
 from services.core.signature import (
     SERVING_DEFAULT,
     Given,
@@ -31,6 +31,7 @@ class Target:
         "_single",
         "batching",
         "caller_signature",
+        "default_priority",
         "digest",
         "entity_inputs",
         "expected_wait_ns",
@@ -41,6 +42,7 @@ class Target:
         "labels",
         "max_request_rows",
         "model",
+        "priority_levels",
         "samples",
         "signature",
         "spec",
@@ -62,6 +64,8 @@ class Target:
         self.max_request_rows = min(served.max_request_rows or spec.max_request_rows(), spec.max_request_rows())
         self.idempotent = spec.idempotent
         self.labels = spec.labels
+        self.priority_levels = spec.batching.priority_levels  # 0 = none, or none that is known here
+        self.default_priority = spec.batching.default_priority_level
         says = served.HasField("keeps_state")  # a peer of an earlier release does not
         # Keeps state from request to request: the workers that serve do, whatever the spec says of their successors.
         self.is_sequential = served.keeps_state if says else spec.batching.sequence_batching is not None
@@ -159,7 +163,18 @@ def _single_input(signature: Signature) -> tuple[str, str, tuple[int, ...], int]
 class Entry:
     """One model: its spec, its route compiled, its ready versions."""
 
-    __slots__ = ("chooser", "deadline_ns", "has_sequences", "headers", "name", "shadows", "spec", "targets")
+    __slots__ = (
+        "allowed",
+        "chooser",
+        "deadline_ns",
+        "has_sequences",
+        "headers",
+        "internal_names",
+        "name",
+        "shadows",
+        "spec",
+        "targets",
+    )
 
     def __init__(self, name: str, spec: ModelSpec, chooser: Chooser, targets: dict[str, Target]) -> None:
         self.name = name
@@ -170,15 +185,15 @@ class Entry:
         self.has_sequences = any(target.is_sequential for target in targets.values())
         uses = {use.entity.partition(":")[2].lower() for use in spec.features if use.entity.startswith("header:")}
         self.headers = chooser.headers() | uses  # whose values matter
+        sources = {use.entity for use in spec.features} | ({chooser.sticky_by} if chooser.sticky_by else set())
+        self.internal_names = frozenset(filter(is_internal, self.headers | sources))
+        self.allowed: set[object] = set()  # rights of callers that may call it; as they are found to
         self.shadows: tuple[tuple[str, int], ...] = ()  # (candidate, points of POINTS)
 
-    def authorise(self, explicit_version: str) -> None:
-        """Raise unless the caller may use this model."""
-        access = self.spec.access
-        if not access.anonymous:
-            raise UnauthenticatedError(f"model {self.name} takes no anonymous callers: send credentials it knows")
-        if explicit_version and not access.explicit_versions:
-            raise InvalidRequestError(f"model {self.name} lets the route choose the version: leave the version empty")
+    def is_open(self, *, by_default: bool) -> bool:
+        """Whether anybody may call this model."""
+        anonymous = self.spec.access.anonymous
+        return by_default if anonymous is None else anonymous
 
     def shadow_candidates(self, key: bytes, served: str, point: Callable[[], int]) -> list[str]:
         """The candidates that get a copy of this request; by key where there is one, so a user is always in or out."""

@@ -91,7 +91,7 @@ class RouterMesh:
         self.rest_address = ""
         self.metrics_address = ""
         self._stack = stack
-        self._environ = {
+        self.environ = {
             "TURNOUT_ROUTER_ETCD_ENDPOINTS": etcd.endpoint,
             "TURNOUT_ROUTER_DATA_DIR": str(folder),
             "TURNOUT_ROUTER_GRPC_ADDRESS": "127.0.0.1:0",
@@ -102,7 +102,7 @@ class RouterMesh:
 
     async def start_router(self) -> None:
         """Returns when it listens; it may not be ready."""
-        self.router = await self._stack.enter_async_context(started("services.router", self._environ))
+        self.router = await self._stack.enter_async_context(started("services.router", self.environ))
         self.grpc_address = await self.router.address("grpc")
         self.rest_address = await self.router.address("rest")
         self.metrics_address = await self.router.address("metrics")

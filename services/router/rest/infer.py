@@ -86,6 +86,7 @@ class Infer:
         remaining_s = timeout_s(request.headers)
         call_id, outcome = self._answerer.expect()
         flight = Flight(self._dispatcher, self._answerer, call_id, request.headers, started)
+        flight.caller = request.caller
         try:
             inference = codec.parse_request(model, version, bytes(request.body))
         except ServingError as error:

@@ -20,7 +20,7 @@ class Metadata:
         self._catalogue = catalogue
 
     def add_routes(self, routes: Routes) -> None:
-        routes.add("GET", "/v2", self.server, about=about.SERVER)
+        routes.add("GET", "/v2", self.server, role=None, about=about.SERVER)
         routes.add("GET", "/v2/health/live", self.live, role=None, about=about.LIVE)
         routes.add("GET", "/v2/health/ready", self.ready, role=None, about=about.READY)
         routes.add("GET", "/v2/models", self.models, about=about.MODELS)

@@ -10,6 +10,9 @@ ERRORS = [
     (errors.InvalidRequestError, StatusCode.INVALID_ARGUMENT, 400),
     (errors.TooLargeError, StatusCode.RESOURCE_EXHAUSTED, 413),
     (errors.UnauthenticatedError, StatusCode.UNAUTHENTICATED, 401),
+    (errors.AlreadyExistsError, StatusCode.ALREADY_EXISTS, 400),
+    (errors.PermissionDeniedError, StatusCode.PERMISSION_DENIED, 403),
+    (errors.QuotaError, StatusCode.RESOURCE_EXHAUSTED, 429),
     (errors.NotFoundError, StatusCode.NOT_FOUND, 404),
     (errors.UnavailableError, StatusCode.UNAVAILABLE, 503),
     (errors.OverloadedError, StatusCode.UNAVAILABLE, 503),
@@ -56,7 +59,7 @@ def test_what_another_service_answered_keeps_its_code() -> None:
     assert ServingError.code == errors.INTERNAL
 
 
-@pytest.mark.parametrize("code", [6, 10, 11, 15, 99])
+@pytest.mark.parametrize("code", [10, 11, 15, 99])
 def test_a_code_that_we_never_give_is_an_internal_error_on_http(code: int) -> None:
     assert http_status_of(RemoteError(code, "odd")) == 500
 

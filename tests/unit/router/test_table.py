@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from services.core.errors import InvalidRequestError, NotFoundError, UnauthenticatedError
+from services.core.errors import InvalidRequestError, NotFoundError
 from services.core.model_spec import ModelSpec
 from services.core.signature import Given, check_inputs
 from services.router.desired import Desired
@@ -167,25 +167,24 @@ def test_a_target_lives_on_while_nothing_of_it_changes() -> None:
     assert len(made) == 4
 
 
-@pytest.mark.parametrize(
-    ("access", "explicit", "error"),
-    [
-        ({"anonymous": False}, "", UnauthenticatedError),
-        ({"explicit_versions": False}, "1", InvalidRequestError),
-        ({"explicit_versions": False}, "", None),
-        ({}, "1", None),
-    ],
-)
-def test_a_model_lets_in_only_the_calls_that_its_access_allows(
-    access: dict[str, bool], explicit: str, error: type[Exception] | None
-) -> None:
-    entry = build(["1"], model={"access": access})[0].entry("m")
+def test_a_model_that_says_nothing_of_strangers_is_as_open_as_its_router() -> None:
+    said = [
+        build(["1"], model={"access": access})[0].entry("m")
+        for access in ({}, {"anonymous": False}, {"anonymous": True})
+    ]
 
-    if error is None:
-        entry.authorise(explicit)
-    else:
-        with pytest.raises(error):
-            entry.authorise(explicit)
+    assert [entry.is_open(by_default=True) for entry in said] == [True, False, True]
+    assert [entry.is_open(by_default=False) for entry in said] == [False, False, True]
+
+
+def test_an_entry_knows_which_names_only_the_mesh_may_say() -> None:
+    match = [
+        {"header": "x-turnout-beta", "equals": "1", "version": "2"},
+        {"header": "x-beta", "equals": "1", "version": "2"},
+    ]
+    route = {"stable": "1", "match": match, "sticky_by": "turnout_user"}
+
+    assert build(["1", "2"], route=route)[0].entry("m").internal_names == {"x-turnout-beta", "turnout_user"}
 
 
 def shadowed(percents: dict[str, float]) -> Entry:
