@@ -41,11 +41,6 @@ class RemoteServer(pb_grpc.GRPCInferenceServiceServicer):
         """On the port of the last time."""
         self.server = grpc.aio.server()
         pb_grpc.add_GRPCInferenceServiceServicer_to_server(self, self.server)
-        if self.config is not None:
-            handler = grpc.unary_unary_rpc_method_handler(self._config)
-            self.server.add_generic_rpc_handlers(
-                [grpc.method_handlers_generic_handler("inference.GRPCInferenceService", {"ModelConfig": handler})]
-            )
         address = f"127.0.0.1:{self.port}"
         if self._tls is None:
             self.port = self.server.add_insecure_port(address)
@@ -83,5 +78,9 @@ class RemoteServer(pb_grpc.GRPCInferenceServiceServicer):
         y.contents.fp32_contents.extend(x.sum(axis=1))  # as numbers, which some servers send
         return pb.ModelInferResponse(model_name="sum", outputs=[y])
 
-    async def _config(self, _request: bytes, _context: grpc.aio.ServicerContext) -> bytes:
-        return self.config or b""
+    async def ModelConfig(
+        self, request: pb.ModelConfigRequest, context: grpc.aio.ServicerContext
+    ) -> pb.ModelConfigResponse:
+        if self.config is None:
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "not offered")
+        return pb.ModelConfigResponse.FromString(self.config or b"")
