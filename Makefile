@@ -16,8 +16,8 @@ up: venv ## run a whole mesh here and show it at work; ARGS="--port-offset 100 -
 test: lint ## lint, then every test; ARGS="tests/unit -k route" narrows the tests
 	$(BIN)/pytest -n auto --dist loadfile $(ARGS)
 
-soak: .venv/dev.stamp ## the tests that take minutes: a whole mesh under load for a while
-	$(BIN)/pytest -m slow tests/e2e $(ARGS)
+soak: .venv/dev.stamp ## the tests that take minutes: a mesh under load for a while, compilers, requests made bad in thousands of ways
+	$(BIN)/pytest -m slow $(ARGS)
 
 lint: .venv/dev.stamp ## style, types and import rules
 	$(BIN)/ruff check .

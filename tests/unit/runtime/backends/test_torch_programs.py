@@ -286,6 +286,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)  # of a C++ compiler
 def test_a_compiled_package_is_told_apart_and_answers(compiled: Path) -> None:
     found = detect(compiled.parent)
@@ -301,6 +302,7 @@ def test_a_compiled_package_is_told_apart_and_answers(compiled: Path) -> None:
     assert [spec.name for spec in loaded(found.file, declared=ROWS_OF_FOUR).signature.inputs] == ["x"]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_compiled_package_is_code_and_is_not_compiled_again(compiled: Path) -> None:
     assert "which can run code when loaded: set trusted" in refusal(compiled, trusted=False)
