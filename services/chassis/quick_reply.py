@@ -17,15 +17,16 @@ _DATA = b"\x22"  # Tensor.data
 
 
 class ReplyLayout:
-    """What replies with one header have in common. `rendered` is a codec's own form of it, made when first needed."""
+    """What replies with one header have in common. `rendered`, `said`: codecs' own forms of it, made when needed."""
 
-    __slots__ = ("digest", "rendered", "tensor")
+    __slots__ = ("digest", "rendered", "said", "tensor")
 
     def __init__(self, reply: pb.Reply) -> None:
         tensor = reply.outputs[0]
         self.digest = reply.digest
         self.tensor = (tensor.name, tensor.datatype, tuple(tensor.shape))
         self.rendered = b""
+        self.said: tuple[bytes, bytes] | None = None
 
 
 class QuickReply:

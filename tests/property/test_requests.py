@@ -18,6 +18,7 @@ from services.core.protowire import bytes_field
 from services.core.signature import Given, check_inputs
 from services.core.tensor import ELEMENT_BYTES, encode_bytes
 from services.router import codec
+from services.router.rest import answers as rest_answers
 from services.router.rest import codec as rest_codec
 from services.router.table import Target
 from turnout.v1 import link_pb2, tensor_pb2
@@ -170,7 +171,7 @@ def test_typed_json_and_raw_are_the_same_tensor(datatype: str, data: st.DataObje
 
     by_grpc = codec.parse_request(request.SerializeToString())
     by_rest = rest_codec.parse_request("m", "", json.dumps({"inputs": [described]}).encode())
-    answered = json.loads(rest_codec.write_response("m", "1", "", reply))["outputs"][0]["data"]
+    answered = json.loads(rest_answers.write_response("m", "1", "", reply))["outputs"][0]["data"]
     again = rest_codec.parse_request("m", "", json.dumps({"inputs": [{**described, "data": answered}]}).encode())
 
     for inference in (by_grpc, by_rest, again):
@@ -193,7 +194,7 @@ def test_bytes_survive_both_protocols(elements: list[bytes]) -> None:
     request.inputs.add(name="x", datatype="BYTES", shape=[len(elements)]).contents.bytes_contents.extend(elements)
     output = {"name": "x", "datatype": "BYTES", "shape": [len(elements)], "data": raw}
 
-    answered = json.loads(rest_codec.write_response("m", "1", "", link_pb2.Reply(outputs=[output])))
+    answered = json.loads(rest_answers.write_response("m", "1", "", link_pb2.Reply(outputs=[output])))
     by_rest = rest_codec.parse_request("m", "", json.dumps({"inputs": answered["outputs"]}).encode())
 
     assert codec.parse_request(request.SerializeToString()).inputs[0].data == raw

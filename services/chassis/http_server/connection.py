@@ -4,12 +4,11 @@ import asyncio
 from typing import cast
 
 from services.chassis.http_server.chunked import ChunkedBody
-from services.chassis.http_server.encoding import Data
 from services.chassis.http_server.exchange import Exchange
 from services.chassis.http_server.head import CHUNKED, END, Beginning, Head, HttpFaultError, read_head, too_large
 from services.chassis.http_server.large_body import FIRST_BYTES, LargeBody
 from services.chassis.http_server.wire import NEVER, Owner, Wire
-from services.core.errors import OverloadedError, ServingError
+from services.core.errors import DeadlineExceededError, OverloadedError, ServingError
 
 _LARGE_BYTES = 64 << 10
 _VIEW_BYTES = 4 << 10  # a body larger than that is not copied out of what came with its head
@@ -51,7 +50,7 @@ class Connection(Wire):
         if self._is_refused or self._unread is not None:
             self._transport.abort()
         elif self._head is not None:
-            self._refuse_it(HttpFaultError(f"the body did not come within {self._limits.body_s} s", 408))
+            self._refuse_it(DeadlineExceededError(f"the body did not come within {self._limits.body_s} s"))
         elif self._held:
             self._refuse_it(HttpFaultError(f"the head of the request did not come within {self._limits.head_s} s", 408))
         else:
@@ -176,7 +175,7 @@ class Connection(Wire):
         self._release()
         self._begin(head, memoryview(body) if len(body) > _VIEW_BYTES else bytes(body))
 
-    def _begin(self, head: Head, body: Data) -> None:
+    def _begin(self, head: Head, body: bytes | memoryview) -> None:
         self.until_s = NEVER
         exchange = self._exchange = Exchange(self, head, body)
         self._owner.work(exchange)

@@ -24,12 +24,12 @@ class Way(Protocol):
     """What an exchange needs of its connection."""
 
     peer: str
+    certificate: bytes
 
     def send(self, *parts: Data) -> None: ...
     def start(self, head: Head, status: int, *, closes: bool = False) -> bytes: ...
     def done(self) -> None: ...
     def abort(self) -> None: ...
-    def certificate(self) -> bytes: ...
     def refusal(self, head: Head, error: ServingError) -> HttpResponse: ...
     async def writable(self) -> None: ...
 
@@ -42,7 +42,7 @@ class Exchange:
 
     __slots__ = ("_wire", "body", "head", "waiter")
 
-    def __init__(self, wire: Way, head: Head, body: Data) -> None:
+    def __init__(self, wire: Way, head: Head, body: bytes | memoryview) -> None:
         self._wire: Way | None = wire
         self.head = head
         self.body = body
@@ -50,21 +50,26 @@ class Exchange:
 
     def request(self) -> HttpRequest:
         """As handlers see it."""
-        head, wire = self.head, self._wire
+        head = self.head
         return HttpRequest(
             method=head.method,
             path=head.path,
             headers=head.headers,
             body=self.body,
             query=head.query,
-            peer=wire.peer if wire else "",
+            peer=self.peer,
             certificate=self.certificate,
         )
 
     @property
+    def peer(self) -> str:
+        """The caller's address."""
+        return self._wire.peer if self._wire else ""
+
+    @property
     def certificate(self) -> bytes:
         """What the caller showed, DER; empty = nothing."""
-        return self._wire.certificate() if self._wire else b""
+        return self._wire.certificate if self._wire else b""
 
     def gone(self) -> None:
         """The connection is lost: whoever works on the answer may stop."""

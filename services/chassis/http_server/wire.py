@@ -6,10 +6,10 @@ from typing import Protocol, cast
 from services.chassis.http import HttpResponse
 from services.chassis.http_server.encoding import Data
 from services.chassis.http_server.exchange import Exchange, fields_of
-from services.chassis.http_server.head import Head, HttpFaultError, KnownHeads
+from services.chassis.http_server.head import Head, KnownHeads
 from services.chassis.http_server.limits import Limits
 from services.chassis.tls import shown_on
-from services.core.errors import ServingError
+from services.core.errors import OverloadedError, ServingError, TooLargeError
 
 _LARGE_BYTES = 64 << 10  # of parts that are not joined
 NEVER = 1 << 62
@@ -49,6 +49,7 @@ class Wire(asyncio.Protocol):
         self._unread: asyncio.Future[None] | None = None  # pending while the caller leaves answers unread
         self.until_s = 0
         self.peer = ""
+        self.certificate = b""  # DER
 
     # -- what asyncio calls
 
@@ -56,6 +57,7 @@ class Wire(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
         self.peer = str(peer[0]) if isinstance(peer, tuple) and peer else ""
+        self.certificate = shown_on(transport)
         self.until_s = self._owner.now_s + self._limits.idle_s
 
     def eof_received(self) -> bool:
@@ -120,9 +122,6 @@ class Wire(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def certificate(self) -> bytes:
-        return shown_on(self._transport)
-
     def refusal(self, head: Head, error: ServingError) -> HttpResponse:
         return self._owner.refusal(head, error)
 
@@ -149,7 +148,7 @@ class Wire(asyncio.Protocol):
         body = bytes(response.body)  # type: ignore[arg-type]
         length = b"connection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
         self.send(self._owner.first_lines(response.status), fields_of(response), length, body)
-        self._hang_up(is_mid_body=not isinstance(error, HttpFaultError))
+        self._hang_up(is_mid_body=isinstance(error, TooLargeError | OverloadedError))
 
     def _hang_up(self, *, is_mid_body: bool = False) -> None:
         """End the connection so that the caller reads the answer: what it still sends is read and dropped for a while.

@@ -1,58 +1,80 @@
-"""V2 JSON <-> Inference: data nested or flat, every datatype that JSON can hold, exact integers."""
+"""The body of a V2 infer request -> Inference: JSON, and behind it the tensors that JSON only describes."""
 
-import base64
 import binascii
-import itertools
-import json
-from array import array
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from math import isfinite
-from typing import Any
+from collections.abc import Container, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import orjson
 
 from services.core.errors import InvalidRequestError
 from services.core.signature import Given
-from services.core.tensor import BYTES, DATATYPES, decode_bytes, element_count, encode_bytes
-from services.router.inference import NOWHERE, Inference, Parameter, extras_of
-from turnout.v1 import link_pb2, tensor_pb2
+from services.core.tensor import DATATYPES, element_count
+from services.router.inference import Inference, Parameter, extras_of
+from services.router.rest.json_data import encode, flatten, loads
 
-_CODES = {
-    "BOOL": "b",
-    "INT8": "b",
-    "INT16": "h",
-    "INT32": "i",
-    "INT64": "q",
-    "UINT8": "B",
-    "UINT16": "H",
-    "UINT32": "I",
-    "UINT64": "Q",
-    "FP32": "f",
-    "FP64": "d",
-}
-_FLOATS = {"FP32", "FP64"}
-_WORDS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 _REQUEST_FIELDS = {"id", "parameters", "inputs", "outputs"}
 _IN_THE_PATH = {"model_name", "model_version"}  # KServe's SDK says them here too: the path counts
+BINARY_SIZE, BINARY, BINARY_OUTPUT = "binary_data_size", "binary_data", "binary_data_output"
+LENGTH = "Inference-Header-Content-Length"
+Body = bytes | memoryview
 
 
-def loads(body: bytes | bytearray) -> Any:
-    """JSON, bare NaN and Infinity tokens included. Raises InvalidRequestError."""
-    try:
-        return orjson.loads(body)
-    except orjson.JSONDecodeError:
-        pass
-    try:
-        value = json.loads(body)
-        json.dumps(value, ensure_ascii=False).encode()  # half of a surrogate pair is no text
-    except (ValueError, RecursionError) as error:
-        raise InvalidRequestError(f"the body is not JSON: {str(error)[:200]}") from None
-    return value
+class Wishes(NamedTuple):
+    """Which outputs are to come as bytes behind the answer's JSON."""
+
+    usually: bool = False
+    named: Mapping[str, bool] = {}
+
+    def binary(self, output: str) -> bool:
+        return self.named.get(output, self.usually)
 
 
-def parse_request(model: str, version: str, body: bytes | bytearray) -> Inference:
-    """The request in a V2 infer body. Raises InvalidRequestError naming the field that is wrong."""
-    request = loads(body)
+NO_WISHES = Wishes()
+ALL_BINARY = Wishes(usually=True)
+
+
+def parse_request(model: str, version: str, body: Body) -> Inference:
+    """The request in a V2 infer body that is all JSON. Raises InvalidRequestError naming the field that is wrong."""
+    return inference_of(model, version, loads(body), len(body), None)
+
+
+def read_binary(model: str, version: str, body: Body, json_bytes: int) -> tuple[Inference, Wishes]:
+    """The request in a body whose first `json_bytes` are JSON, and tensors follow. Raises InvalidRequestError."""
+    view = memoryview(body)
+    request = loads(view[:json_bytes])
+    behind = Behind(view[json_bytes:])
+    inference = inference_of(model, version, request, len(body), behind)
+    behind.check_end()
+    return inference, wishes_of(request)
+
+
+class Behind:
+    """The tensors behind the JSON, one after the other."""
+
+    def __init__(self, data: memoryview) -> None:
+        self._data = data
+        self._at = 0
+
+    def take(self, name: str, size: Any) -> memoryview:
+        """The next `size` bytes. Raises InvalidRequestError."""
+        if isinstance(size, bool) or not isinstance(size, int) or size < 0:
+            raise InvalidRequestError(f"input {name!r}: {BINARY_SIZE} is {size!r}; it takes a whole number of bytes")
+        left = len(self._data) - self._at
+        if size > left:
+            raise InvalidRequestError(f"input {name!r}: {BINARY_SIZE} is {size}, but {left} bytes are left of the body")
+        self._at += size
+        return self._data[self._at - size : self._at]
+
+    def check_end(self) -> None:
+        left = len(self._data) - self._at
+        if left:
+            raise InvalidRequestError(
+                f"{left} bytes are left behind the last tensor: {BINARY_SIZE} says how many it has"
+            )
+
+
+def inference_of(model: str, version: str, request: Any, size_bytes: int, behind: Behind | None) -> Inference:
+    """The request that the JSON says. Raises InvalidRequestError naming the field that is wrong."""
     if not isinstance(request, dict):
         raise InvalidRequestError('the body is not an object; send {"inputs": [...]}')
     unknown = request.keys() - _REQUEST_FIELDS - _IN_THE_PATH
@@ -68,11 +90,31 @@ def parse_request(model: str, version: str, body: bytes | bytearray) -> Inferenc
         version=version,
         id=_text(request.get("id"), "id"),
         parameters=_parameters(request.get("parameters")),
-        inputs=[_input(index, item, elsewhere) for index, item in enumerate(inputs)],
+        inputs=[_input(index, item, elsewhere, behind) for index, item in enumerate(inputs)],
         outputs=names,
-        size_bytes=len(body),
+        size_bytes=size_bytes,
         extras=extras,
     )
+
+
+def wishes_of(request: dict[str, Any]) -> Wishes:
+    """How the outputs of a well-formed request are to come. Raises InvalidRequestError."""
+    outputs, parameters = request.get("outputs"), request.get("parameters")
+    usually = _flag(parameters, BINARY_OUTPUT, "") if parameters else False
+    named = {}
+    for item in outputs or ():
+        said = item.get("parameters")
+        if said and BINARY in said:
+            named[item["name"]] = _flag(said, BINARY, item["name"])
+    return Wishes(usually, named) if usually or named else NO_WISHES
+
+
+def _flag(parameters: Mapping[str, Any], key: str, output: str) -> bool:
+    value = parameters.get(key, False)
+    if not isinstance(value, bool):
+        where = f"output {output!r}: " if output else ""
+        raise InvalidRequestError(f"{where}parameter {key!r} is {str(value)[:40]!r}; it takes true or false")
+    return value
 
 
 def _list(request: dict[str, Any], name: str) -> list[Any]:
@@ -120,7 +162,7 @@ def _output_name(index: int, item: Any) -> str:
     return str(item["name"])
 
 
-def _input(index: int, item: Any, elsewhere: Container[str]) -> Given:
+def _input(index: int, item: Any, elsewhere: Container[str], behind: Behind | None) -> Given:
     if not isinstance(item, dict):
         raise InvalidRequestError(f"inputs[{index}] is not an object")
     name, datatype, shape = item.get("name"), item.get("datatype"), item.get("shape")
@@ -130,101 +172,33 @@ def _input(index: int, item: Any, elsewhere: Container[str]) -> Given:
         raise InvalidRequestError(f"input {name!r}: datatype is {datatype!r}; known are {', '.join(DATATYPES)}")
     if not isinstance(shape, list) or not all(type(size) is int for size in shape):
         raise InvalidRequestError(f"input {name!r}: shape is {shape!r}; it takes a list of whole numbers")
+    said, data = item.get("parameters"), item.get("data")
     if name in elsewhere and "data" not in item:
         return Given(name, datatype, shape, b"")
-    if "data" not in item:
-        raise InvalidRequestError(f"input {name!r} has no data")
+    if behind is not None and said and BINARY_SIZE in said:
+        if data is not None:
+            raise InvalidRequestError(f"input {name!r} has both data and {BINARY_SIZE}: give one of them")
+        return Given(name, datatype, shape, behind.take(name, said[BINARY_SIZE]))
     try:
-        count = element_count(shape)
-        is_null = item["data"] is None and count == 0  # KServe's SDK says nothing so
-        elements = [] if is_null else _flatten(item["data"], len(shape))
-        if len(elements) != count:
-            raise InvalidRequestError(f"input {name!r}: {len(elements)} elements, but shape {shape} takes {count}")
-        parameters = item.get("parameters")
-        as_base64 = isinstance(parameters, dict) and parameters.get("content_type") == "base64"
-        return Given(name, datatype, shape, _encode(datatype, elements, as_base64=as_base64))
+        return Given(name, datatype, shape, _data(name, datatype, shape, item))
     except (ValueError, TypeError, OverflowError, binascii.Error) as error:
         raise InvalidRequestError(f"input {name!r}: {error}") from None
 
 
-def _flatten(data: Any, rank: int) -> list[Any]:
-    """Nested lists, at most `rank` deep, as one flat list."""
-    flat: list[Any] = data if isinstance(data, list) else [data]
-    for _ in range(max(rank, 1) - 1):
-        if not flat or not isinstance(flat[0], list):
-            break
-        if not all(type(part) is list for part in flat):
-            raise ValueError("data is nested to different depths")
-        flat = list(itertools.chain.from_iterable(flat))
-    return flat
-
-
-def _encode(datatype: str, elements: list[Any], *, as_base64: bool) -> bytes:
-    if datatype == BYTES:
-        return encode_bytes([_bytes_element(element, as_base64=as_base64) for element in elements])
-    code = _CODES.get(datatype)
-    if code is None:
-        raise ValueError(f"{datatype} has no JSON form: send it over gRPC as raw_input_contents")
-    if datatype == "BOOL" and not all(type(element) in {bool, int} and 0 <= element <= 1 for element in elements):
-        raise ValueError("BOOL takes true, false, 0 or 1")
-    try:
-        return array(code, elements).tobytes()
-    except TypeError:
-        if datatype in _FLOATS:
-            numbers: list[Any] = [_WORDS.get(e, e) if isinstance(e, str) else e for e in elements]
-            return array(code, numbers).tobytes()
-        wrong = next(element for element in elements if not isinstance(element, int))
-        raise ValueError(f"{datatype} takes whole numbers, not {str(wrong)[:40]!r}") from None
-    except OverflowError:
-        raise ValueError(f"a value is outside the range of {datatype}") from None
-
-
-def _bytes_element(element: Any, *, as_base64: bool) -> bytes:
-    if not isinstance(element, str):
-        raise TypeError(f"BYTES takes text, not {str(element)[:40]!r}")
-    return base64.b64decode(element, validate=True) if as_base64 else element.encode()
-
-
-def write_response(
-    model: str,
-    version: str,
-    request_id: str,
-    reply: link_pb2.Reply,
-    placed: Mapping[str, Mapping[str, Parameter]] = NOWHERE,
-) -> bytes:
-    """A V2 infer answer; data flat, non-finite numbers as bare NaN and Infinity tokens.
-
-    `placed`: outputs that lie in shared memory, which have no data here, and what is said of them.
-    """
-    outputs = [_output(tensor, placed.get(tensor.name)) for tensor in reply.outputs]
-    body: dict[str, Any] = {"model_name": model, "model_version": version}
-    if request_id:
-        body["id"] = request_id
-    body["outputs"] = outputs
-    floats = (o["data"] for o in outputs if o["datatype"] in _FLOATS and "data" in o)
-    if all(isfinite(value) for value in itertools.chain.from_iterable(floats)):
-        return orjson.dumps(body)
-    return json.dumps(body, separators=(",", ":")).encode()
-
-
-def _output(tensor: tensor_pb2.Tensor, placed: Mapping[str, Parameter] | None) -> dict[str, Any]:
-    described: dict[str, Any] = {"name": tensor.name, "datatype": tensor.datatype, "shape": list(tensor.shape)}
-    if placed is not None:
-        return {**described, "parameters": placed}
-    if tensor.datatype == BYTES:
-        elements = decode_bytes(tensor.data)
-        try:
-            described["data"] = [element.decode() for element in elements]
-        except UnicodeDecodeError:
-            described["parameters"] = {"content_type": "base64"}
-            described["data"] = [base64.b64encode(element).decode() for element in elements]
-        return described
-    code = _CODES.get(tensor.datatype)
-    if code is None:
-        raise InvalidRequestError(f"output {tensor.name!r} is {tensor.datatype}, which has no JSON form: ask over gRPC")
-    values: Sequence[Any] = array(code, tensor.data)
-    described["data"] = [bool(value) for value in values] if tensor.datatype == "BOOL" else list(values)
-    return described
+def _data(name: str, datatype: str, shape: list[int], item: dict[str, Any]) -> bytes:
+    """What the JSON itself has of an input."""
+    said = item.get("parameters")
+    data = item.get("data")
+    if "data" not in item:
+        if said and BINARY_SIZE in said:
+            raise InvalidRequestError(f"input {name!r} has {BINARY_SIZE}, but the request no header field {LENGTH}")
+        raise InvalidRequestError(f"input {name!r} has no data")
+    count = element_count(shape)
+    is_null = data is None and count == 0  # KServe's SDK says nothing so
+    elements = [] if is_null else flatten(data, len(shape))
+    if len(elements) != count:
+        raise InvalidRequestError(f"input {name!r}: {len(elements)} elements, but shape {shape} takes {count}")
+    return encode(datatype, elements, as_base64=said is not None and said.get("content_type") == "base64")
 
 
 def error_body(message: str) -> bytes:

@@ -1,104 +1,160 @@
-"""V2 infer over REST: the same flights as gRPC, awaited by a handler."""
+"""V2 infer over REST: bodies in, flights, bodies out, all in callbacks."""
 
-import asyncio
 import math
-import struct
 from collections.abc import Mapping
 from time import perf_counter_ns
+from typing import NamedTuple
 
 import structlog
 
-from services.chassis.http import HttpRequest, HttpResponse, Routes
-from services.chassis.quick_reply import AnyReply, whole
-from services.core.errors import InternalError, InvalidRequestError, OverloadedError, ServingError, UnimplementedError
+from services.chassis.http import Routes
+from services.chassis.http_server.exchange import Exchange
+from services.chassis.http_server.head import Head
+from services.chassis.quick_reply import AnyReply
+from services.core.errors import InternalError, InvalidRequestError, OverloadedError, ServingError
 from services.router.codec import timing_text
 from services.router.dispatcher import Dispatcher
 from services.router.flight import REQUEST_ID, Flight, request_id_of
 from services.router.grpc_front import ARM, TIMING, stages_so_far
-from services.router.inference import NOWHERE
-from services.router.rest import codec
+from services.router.inference import NOWHERE, Inference
 from services.router.rest.about import INFER
+from services.router.rest.answers import write_answer
+from services.router.rest.codec import ALL_BINARY, LENGTH, NO_WISHES, Body
+from services.router.rest.known_bodies import KnownBodies
+from services.router.rest.raw import RawDraft, RawTensors, raw_inference
 from services.router.rest.v2 import MODEL, VERSION
 
 log = structlog.get_logger()
 _TIMEOUT = "x-request-timeout-ms"
-_BINARY = "inference-header-content-length"
+_LENGTH = LENGTH.lower()
+_MOST_FIELDS = 1024  # forms of header lines that are remembered
 
 
-class RestAnswerer:
-    """Answerer of REST flights: settles the future that the handler awaits."""
+class Asked(NamedTuple):
+    """What the head of a request says of its inference."""
 
-    def __init__(self) -> None:
-        self.outcomes: dict[int, asyncio.Future[HttpResponse]] = {}
-        self._last_id = 0
+    model: str
+    version: str
+    json_bytes: int | None  # that the body begins with; None = all of it
+    remaining_s: float | None
 
-    def expect(self) -> tuple[int, "asyncio.Future[HttpResponse]"]:
-        self._last_id = call_id = self._last_id + 1
-        future = self.outcomes[call_id] = asyncio.get_running_loop().create_future()
-        return call_id, future
+
+class InferCall:
+    """One request and the Answerer of its flight; what its exchange tells when the caller goes away."""
+
+    __slots__ = ("_api", "exchange", "flight", "wishes")
+
+    def __init__(self, api: "Infer", exchange: Exchange) -> None:
+        self._api = api
+        self.exchange = exchange
+        self.flight: Flight | None = None  # until it has ended: they hold each other
+        self.wishes = NO_WISHES
 
     def answer(self, flight: Flight, reply: AnyReply) -> None:
-        future = self.outcomes.pop(flight.call_id)
-        if future.done():
-            return
-        target, extras = flight.target, flight.inference.extras
-        placed = extras.placed if extras else NOWHERE
-        try:
-            body = codec.write_response(target.model, target.version, flight.inference.id, whole(reply), placed)
-        except ServingError as error:
-            future.set_exception(error)
-            return
-        except (ValueError, struct.error):  # a replica's outputs are not what they say
-            log.exception("answer_failed", model=target.model, version=target.version)
-            future.set_exception(InternalError("internal error"))
-            return
-        headers = {ARM: flight.arm}
-        if TIMING in flight.headers:
-            headers["Server-Timing"] = timing_text(stages_so_far(flight, reply, perf_counter_ns()))
-        if request_id := request_id_of(flight.headers):
-            headers[REQUEST_ID] = request_id
-        future.set_result(HttpResponse(body, headers=headers))
+        self.flight = None
+        self._api.answer(self, flight, reply)
 
-    def fail(self, flight: Flight, error: ServingError) -> None:
-        future = self.outcomes.pop(flight.call_id)
-        if not future.done():
-            future.set_exception(error)
+    def fail(self, _flight: Flight, error: ServingError) -> None:
+        self.flight = None
+        self.exchange.refuse(error)
+
+    def gone(self) -> None:
+        flight, self.flight = self.flight, None
+        if flight is not None:
+            self._api.dispatcher.cancel(flight)
 
 
 class Infer:
     """The handler of /infer."""
 
     def __init__(self, dispatcher: Dispatcher, *, max_in_flight: int) -> None:
-        self._dispatcher = dispatcher
-        self._answerer = RestAnswerer()
+        self.dispatcher = dispatcher
         self._max_in_flight = max_in_flight
+        self._bodies = KnownBodies()
+        self._raw = RawTensors()
+        self._fields: dict[tuple[str, int], bytes] = {}
 
     def add_routes(self, routes: Routes) -> None:
         for path in (MODEL, VERSION):
-            routes.add("POST", path + "/infer", self.infer, about=INFER)
+            routes.add_hot("POST", path + "/infer", self.infer, about=INFER)
 
-    async def infer(self, request: HttpRequest, model: str, version: str = "") -> HttpResponse:
+    def infer(self, exchange: Exchange) -> None:
+        """Begin a flight. Raises ServingError for what is refused before there is one."""
         started = perf_counter_ns()
-        if self._dispatcher.in_flight >= self._max_in_flight:
+        dispatcher = self.dispatcher
+        if len(dispatcher.flights) >= self._max_in_flight:
             raise OverloadedError(f"{self._max_in_flight} requests are in flight, the most this router takes")
-        if _BINARY in request.headers:
-            raise UnimplementedError("binary tensors are not offered over REST: send data as JSON, or use gRPC")
-        remaining_s = timeout_s(request.headers)
-        call_id, outcome = self._answerer.expect()
-        flight = Flight(self._dispatcher, self._answerer, call_id, request.headers, started)
-        flight.caller = request.caller
+        head = exchange.head
+        asked = head.memo
+        if asked is None:
+            asked = head.memo = asked_of(head)
+        call = exchange.waiter = InferCall(self, exchange)
+        flight = call.flight = Flight(dispatcher, call, 0, head.headers, started)
+        flight.peer, flight.certificate = exchange.peer, exchange.certificate
         try:
-            inference = codec.parse_request(model, version, bytes(request.body))
+            inference = self._read(asked, exchange.body, call, flight)
         except ServingError as error:
-            self._dispatcher.fail(flight, error)
+            dispatcher.fail(flight, error)
         else:
-            self._dispatcher.begin(flight, inference, remaining_s)
+            dispatcher.begin(flight, inference, asked.remaining_s)
+
+    def _read(self, asked: Asked, body: Body, call: InferCall, flight: Flight) -> Inference:
+        model, version, json_bytes, _ = asked
+        if json_bytes is None:
+            return self._bodies.read_json(model, version, body, call, flight)
+        if json_bytes:
+            return self._bodies.read_binary(model, version, body, json_bytes, call, flight)
+        call.wishes = ALL_BINARY
+        flight.draft = RawDraft(flight, body, self._raw)
+        return raw_inference(model, version, len(body))
+
+    def answer(self, call: InferCall, flight: Flight, reply: AnyReply) -> None:
+        """Write a flight's answer."""
+        target, inference = flight.target, flight.inference
+        placed = inference.extras.placed if inference.extras else NOWHERE
         try:
-            return await outcome
-        except asyncio.CancelledError:
-            self._answerer.outcomes.pop(call_id, None)
-            self._dispatcher.cancel(flight)
-            raise
+            body, json_bytes = write_answer(target.model, target.version, inference.id, reply, placed, call.wishes)
+        except ServingError as error:
+            call.exchange.refuse(error)
+            return
+        except Exception:  # a replica's outputs are not what they say
+            log.exception("answer_failed", model=target.model, version=target.version)
+            call.exchange.refuse(InternalError("internal error"))
+            return
+        headers = flight.headers
+        fields = self._fields.get((flight.arm, json_bytes)) or self._new_fields(flight.arm, json_bytes)
+        if TIMING in headers:
+            fields += b"server-timing: %b\r\n" % timing_text(stages_so_far(flight, reply, perf_counter_ns())).encode()
+        if REQUEST_ID in headers and (request_id := request_id_of(headers)):
+            fields += b"%b: %b\r\n" % (REQUEST_ID.encode(), request_id.encode())
+        call.exchange.respond(200, fields, body)
+
+    def _new_fields(self, arm: str, json_bytes: int) -> bytes:
+        if len(self._fields) >= _MOST_FIELDS:
+            self._fields.clear()
+        kind = "application/octet-stream" if json_bytes else "application/json"
+        fields = f"content-type: {kind}\r\n{ARM}: {arm}\r\n"
+        if json_bytes:
+            fields += f"{_LENGTH}: {json_bytes}\r\n"
+        encoded = self._fields[arm, json_bytes] = fields.encode()
+        return encoded
+
+
+def asked_of(head: Head) -> Asked:
+    """What a head says. Raises InvalidRequestError."""
+    names, headers = head.names, head.headers
+    return Asked(names["model"], names.get("version", ""), _json_bytes(headers), timeout_s(headers))
+
+
+def _json_bytes(headers: Mapping[str, str]) -> int | None:
+    text = headers.get(_LENGTH)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdecimal() and len(text) < 19):
+        raise InvalidRequestError(
+            f"{LENGTH} is {text[:40]!r}; it takes the number of bytes of JSON that the body begins with"
+        )
+    return int(text)
 
 
 def timeout_s(headers: Mapping[str, str]) -> float | None:

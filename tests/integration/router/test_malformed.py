@@ -221,14 +221,6 @@ def resident_bytes(mesh: RouterMesh) -> int:
         return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmHWM"))
 
 
-async def test_binary_tensors_over_rest_are_refused_by_name(mesh: RouterMesh, ids: dict[str, Model]) -> None:
-    model = await model_of(mesh, ids)
-
-    answer = await model.rest(b"{}12345678", headers={"Inference-Header-Content-Length": "2"})
-
-    assert (answer.status, "send data as JSON, or use gRPC" in answer.body["error"]) == (501, True)
-
-
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [

@@ -13,6 +13,7 @@ from services.core.model_spec import ModelSpec
 from services.router import codec
 from services.router.inference import Inference
 from services.router.regions import Regions
+from services.router.rest import answers as rest_answers
 from services.router.rest import codec as rest_codec
 from services.router.table import Target
 from services.router.tensor_extensions import TensorExtensions
@@ -99,7 +100,7 @@ def test_an_output_goes_to_its_region_and_the_answer_says_so(
     assert list(message.raw_output_contents) == [b""]
     assert message.outputs[0].parameters["shared_memory_region"].string_param == "out"
     assert message.outputs[0].parameters["shared_memory_byte_size"].int64_param == 12
-    said = json.loads(rest_codec.write_response("m", "1", "", answer, placed))["outputs"]
+    said = json.loads(rest_answers.write_response("m", "1", "", answer, placed))["outputs"]
     assert said == [
         {
             "name": "y",
@@ -115,7 +116,7 @@ def test_an_output_may_be_classified(extensions: TensorExtensions, parse: Any) -
     inference = extensions.take(parse(None, {"classification": 2}, raw=1))
     answer = extensions.answered(inference, target(), reply())
 
-    assert json.loads(rest_codec.write_response("m", "1", "", answer))["outputs"] == [
+    assert json.loads(rest_answers.write_response("m", "1", "", answer))["outputs"] == [
         {"name": "y", "datatype": "BYTES", "shape": [1, 2], "data": ["3.000000:1:dog", "2.000000:2"]}
     ]
 

@@ -9,7 +9,8 @@ import pytest
 from services.core.errors import InvalidRequestError
 from services.core.signature import TensorSpec
 from services.core.tensor import encode_bytes
-from services.router.rest.codec import error_body, parse_request, tensors, write_response
+from services.router.rest.answers import write_response
+from services.router.rest.codec import error_body, parse_request, tensors
 from turnout.v1 import link_pb2
 
 
@@ -108,7 +109,7 @@ def test_what_is_not_finite_comes_back_as_tokens() -> None:
         ("FP32", ["1.5"], "must be real number"),
         ("FP32", [None], "must be real number"),
         ("FP64", [{}], "must be real number"),
-        ("FP16", [1.0], "FP16 has no JSON form: send it over gRPC as raw_input_contents"),
+        ("FP16", [1.0], "FP16 has no JSON form: send it as binary data"),
         ("BF16", [1.0], "BF16 has no JSON form"),
         ("FP8", [1.0], "datatype is 'FP8'; known are BOOL"),
         ("BYTES", [1], "BYTES takes text, not '1'"),
@@ -222,7 +223,7 @@ def test_an_answer_names_model_version_and_id() -> None:
 
 @pytest.mark.parametrize("datatype", ["FP16", "BF16"])
 def test_an_output_that_json_cannot_hold_says_where_to_ask(datatype: str) -> None:
-    with pytest.raises(InvalidRequestError, match="which has no JSON form: ask over gRPC"):
+    with pytest.raises(InvalidRequestError, match="which has no JSON form: ask for it as binary data"):
         answer(datatype, [1], b"\0\0")
 
 
