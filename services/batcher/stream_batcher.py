@@ -159,6 +159,7 @@ class StreamAnswers(Answers):
         pass_on(batch, reply, now_ns)
         lobby.answered(pending)
         lobby.tally.answered(1, queue_ns, tuple(middle), scatter_ns)
+        lobby.tally.told_apart(batch.rows, tuple(middle), scatter_ns)
 
 
 class StreamBatcher(Batcher):

@@ -75,7 +75,8 @@ async def build(config: RouterConfig, app: App) -> AsyncIterator[None]:
     statistics = Statistics(state.replicas.all)
     state.replicas.on_stats = statistics.received
     state.listeners += [statistics.changed, lambda: statistics.ledger.forget_models(table.entries().keys())]
-    catalogue = Catalogue(table, release(), state.not_ready, statistics)
+    table.closed = state.closed
+    catalogue = Catalogue(table, release(), statistics, not_ready=state.not_ready, closed=state.closed)
     app.ready_when(state.not_ready)
     app.spawn(state.mirror.run(), "etcd-mirror")
     app.spawn(state.watch_age(), "config-age")

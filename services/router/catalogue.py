@@ -35,10 +35,20 @@ class Catalogue:
     and for all of them while the router itself takes no requests.
     """
 
-    def __init__(self, table: Table, release: str, not_ready: Callable[[], str | None], statistics: Statistics) -> None:
+    def __init__(
+        self,
+        table: Table,
+        release: str,
+        statistics: Statistics,
+        *,
+        not_ready: Callable[[], str | None],
+        closed: Callable[[], str | None],
+    ) -> None:
+        """`closed`: why no model takes requests; `not_ready`: that, or why this router should get none."""
         self._table = table
         self._release = release
         self._not_ready = not_ready
+        self._closed = closed
         self._statistics = statistics
 
     def is_ready(self) -> bool:
@@ -52,10 +62,12 @@ class Catalogue:
 
     def check_model_ready(self, model: str, version: str) -> None:
         """Raise unless it takes requests."""
-        self._choose(self._entry(model), version)
+        self._choose(self._table.entry(model), version)
+        if reason := self._closed():
+            raise UnavailableError(f"this router takes no requests: {reason}")
 
     def model_metadata(self, model: str, version: str) -> ModelMetadata:
-        entry = self._entry(model)
+        entry = self._table.entry(model)
         target = entry.targets[self._choose(entry, version).version]
         return ModelMetadata(
             name=model,
@@ -67,7 +79,7 @@ class Catalogue:
 
     def model_config(self, model: str, version: str) -> model_config_pb2.ModelConfig:
         """How a ready version is called, batched and run, in Triton's words."""
-        entry = self._entry(model)
+        entry = self._table.entry(model)
         target = entry.targets[self._choose(entry, version).version]
         return model_config(model, batched(target.spec, target.batching), target.caller_signature)
 
@@ -89,20 +101,11 @@ class Catalogue:
                 ready[name] = True
         return ready
 
-    def _entry(self, model: str) -> Entry:
-        try:
-            return self._table.entry(model)
-        except NotFoundError:
-            reason = self._not_ready()
-            if reason is None:
-                raise
-            raise UnavailableError(f"this router is not ready: {reason}") from None
-
     def _counted(self, model: str, version: str) -> Iterator[tuple[str, str]]:
         """The versions that are asked for: those that are ready, and those that were. Raises for unknown names."""
         if model and version:
-            return iter([(model, self._entry(model).chooser.named(version))])
-        entries = [self._entry(model)] if model else [self._table.entries()[name] for name in self.names()]
+            return iter([(model, self._table.entry(model).chooser.named(version))])
+        entries = [self._table.entry(model)] if model else [self._table.entries()[name] for name in self.names()]
         return self._versions(entries)
 
     def _versions(self, entries: Sequence[Entry]) -> Iterator[tuple[str, str]]:

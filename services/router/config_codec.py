@@ -34,6 +34,8 @@ def model_config(name: str, spec: ModelSpec, signature: Signature) -> pb.ModelCo
         output=[pb.Output(name=s.name, data_type=_datatype(s), **_dims(s, rows)) for s in signature.outputs],
         instance_group=[_instances(name, spec.instances)],
     )
+    if signature.decoupled:
+        config.model_transaction_policy.decoupled = True
     if batching.sequence_batching is not None:
         config.sequence_batching.CopyFrom(_sequences(batching.sequence_batching))
     elif rows:

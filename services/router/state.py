@@ -58,14 +58,20 @@ class State:
         self.mirror = Mirror(app.etcd, PREFIXES, self._take, snapshot=snapshot, log=app.log)
 
     def not_ready(self) -> str | None:
-        """Why the router takes no requests yet; None when it does. Never for want of etcd once it has a snapshot."""
+        """Why the router is not ready; None when it is. Never for want of etcd once it has a snapshot."""
+        if reason := self.closed():
+            return reason
+        for name, entry in self._table.entries().items():
+            if entry.spec.required_for_ready and name not in self._once_ready:
+                return f"model {name} is required and its stable version was never ready"
+        return None
+
+    def closed(self) -> str | None:
+        """Why no model takes requests, whatever becomes of it; None when they may."""
         if self._app.stop.is_set():
             return "draining"
         if not self.mirror.loaded.is_set():
             return "no configuration yet: neither etcd nor a snapshot"
-        for name, entry in self._table.entries().items():
-            if entry.spec.required_for_ready and name not in self._once_ready:
-                return f"model {name} is required and its stable version was never ready"
         return None
 
     async def watch_age(self) -> None:

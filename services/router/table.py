@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from services.chassis.wire import signature_from_proto
-from services.core.errors import InvalidRequestError, NotFoundError
+from services.core.errors import InvalidRequestError, NotFoundError, UnavailableError
 from services.core.model_spec import FeatureUse, ModelSpec
 from services.core.names import is_internal, version_order
 from services.core.signature import (
@@ -211,13 +211,16 @@ class Table:
 
     def __init__(self, on_target: Callable[[Target], None]) -> None:
         self._entries: dict[str, Entry] = {}
+        self.closed: Callable[[], str | None] = lambda: None  # why nothing is known for sure yet, or any more
         self._on_target = on_target
         self._targets: dict[VersionKey, tuple[bytes, ModelSpec, Target]] = {}
 
     def entry(self, model: str) -> Entry:
-        """Raises NotFoundError for a model that nobody has configured."""
+        """Raises NotFoundError for a model that nobody has configured; UnavailableError where that is not known."""
         entry = self._entries.get(model)
         if entry is None:
+            if reason := self.closed():
+                raise UnavailableError(f"this router takes no requests: {reason}")
             known = ", ".join(sorted(self._entries)) or "none"
             raise NotFoundError(f"model {model[:128]!r} is unknown; known are {known}")
         return entry

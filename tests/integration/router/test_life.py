@@ -75,6 +75,7 @@ async def test_before_any_configuration_it_is_live_and_not_ready_and_becomes_so_
     live = await mesh.rest("/v2/health/live", method="GET")
     ready = await mesh.rest("/v2/health/ready", method="GET")
     unknown = await mesh.call(infer_request("m", 1.0))
+    model_ready = await mesh.rest("/v2/models/m/ready", method="GET")
     await mesh.server.start()
 
     async def is_ready() -> bool:
@@ -82,7 +83,8 @@ async def test_before_any_configuration_it_is_live_and_not_ready_and_becomes_so_
         return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
 
     assert (health.status, live.status, ready.status) == (health_pb2.HealthCheckResponse.NOT_SERVING, 200, 503)
-    assert unknown.code in {UNAVAILABLE, grpc.StatusCode.NOT_FOUND}
+    assert (unknown.code, model_ready.status) == (UNAVAILABLE, 503)
+    assert "no configuration yet" in unknown.message
     await until("it is ready", is_ready)
     assert (await mesh.rest("/v2/health/ready", method="GET")).status == 200
 
@@ -101,12 +103,13 @@ async def test_a_stop_answers_what_is_in_flight_and_refuses_what_is_new(mesh: Ro
         heard = await watch.read()
     new, new_rest = await model.call(), await model.rest(rest_request(1.0))
     ready = await mesh.rest("/v2/health/ready", method="GET")
+    model_ready = await mesh.rest(f"/v2/models/{model.name}/ready", method="GET")
     for request in list(model.batcher.requests):
         model.batcher.reply(request, **(echo(request) or {}))
     answers, rest = await asyncio.gather(*waiting), await by_rest
 
     assert heard.status == health_pb2.HealthCheckResponse.NOT_SERVING
-    assert (new.code, new_rest.status, ready.status) == (UNAVAILABLE, 503, 503)
+    assert (new.code, new_rest.status, ready.status, model_ready.status) == (UNAVAILABLE, 503, 503, 503)
     assert "this router is stopping" in new.message
     assert ({answer.code for answer in answers}, rest.status) == ({OK}, 200)
     assert await mesh.router.exit_code() == 0

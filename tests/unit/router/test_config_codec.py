@@ -1,5 +1,7 @@
 """A version's configuration as Triton's clients read it."""
 
+from dataclasses import replace
+
 from services.core import triton_config
 from services.core.batching_spec import Batching
 from services.core.model_spec import ModelSpec
@@ -35,6 +37,9 @@ def test_without_batches_they_are_whole() -> None:
     ):
         assert (found["max_batch_size"], found["input"][0]["dims"]) == (0, [-1, 3, -1])
         assert "dynamic_batching" not in found
+        assert "model_transaction_policy" not in found
+    streamed = plain(model_config("m", spec(), replace(whole, decoupled=True)))
+    assert streamed["model_transaction_policy"] == {"decoupled": True}
 
 
 def test_what_a_level_leaves_open_is_as_for_all() -> None:
