@@ -12,6 +12,7 @@ from services.core.errors import (
     QuotaError,
     ServingError,
     UnauthenticatedError,
+    UnavailableError,
 )
 from services.core.roles import Role
 from services.router.access import reasons
@@ -161,7 +162,9 @@ class Access:
             self._refused(caller.name, reasons.REQUESTS)
             raise
 
-    def _unknown(self, model: str, caller: Caller | None) -> NotFoundError:
+    def _unknown(self, model: str, caller: Caller | None) -> ServingError:
+        if reason := self._table.closed():
+            return UnavailableError(f"this router takes no requests: {reason}")
         seen = [name for name in sorted(self._table.entries()) if self.may(caller, "predict", name)]
         return NotFoundError(f"model {model[:128]!r} is unknown; known are {', '.join(seen) or 'none'}")
 
