@@ -1,4 +1,4 @@
-"""The page of cases names tests that there are."""
+"""The pages of cases and of clients name tests that there are."""
 
 import ast
 import re
@@ -10,6 +10,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "cases.md").read_text()
 CASES = [line for line in PAGE.splitlines() if line.startswith("| ") and not line.startswith("| seen in ")]
+CLIENTS = (ROOT / "docs" / "clients.md").read_text().splitlines()
+CHECKLIST = [line for line in CLIENTS if re.match(r"\| \d+ \|", line)]
 
 
 @cache
@@ -19,7 +21,7 @@ def functions(path: str) -> frozenset[str]:
     return frozenset(node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
-@pytest.mark.parametrize("row", CASES, ids=lambda row: row.split("|")[2].strip())
+@pytest.mark.parametrize("row", CASES + CHECKLIST, ids=lambda row: row.split("|")[2].strip())
 def test_a_case_is_held_by_tests_that_exist(row: str) -> None:
     named = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", row)
 

@@ -1,22 +1,24 @@
 """Clients that people already have, each in a process of its own, against a whole mesh behind both front doors."""
 
-import asyncio
 import json
+import re
 import sys
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 import pytest_asyncio
 
+from services.cli.demo import train
+from tests.support import clients_page as page
 from tests.support.echoes import NAMES, ROUTERS, echo_mesh
 from tests.support.mesh import Mesh
-from tests.support.mesh_probes import errors
-from tests.support.service_process import REPOSITORY
+from tests.support.mesh_probes import errors, introduce
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
-RAN_S = 90.0
+PYTHON = range(3)  # the page's examples
 
 
 class Client(NamedTuple):
@@ -27,36 +29,32 @@ class Client(NamedTuple):
     checks: Sequence[str]
 
 
+TRITON = (
+    "health",
+    "metadata",
+    "configuration",
+    "binary_of_every_datatype",
+    "json_or_typed_of_every_datatype",
+    "json_beside_binary",
+    "one_row_too_many",
+    "outputs_as_asked",
+    "errors",
+    "compressed",
+    "statistics",
+)
+KSERVE = ("health", "binary_of_every_datatype", "json_or_typed_of_every_datatype", "errors")
 CLIENTS = {
-    "tritonclient.http": Client(
-        ("triton", "http"),
-        ("rest",),
-        ("health", "metadata", "configuration", "json_or_typed_of_every_datatype"),
-    ),
-    "tritonclient.grpc": Client(
-        ("triton", "grpc"),
-        ("grpc",),
-        (
-            "health",
-            "metadata",
-            "binary_of_every_datatype",
-            "json_or_typed_of_every_datatype",
-            "json_beside_binary",
-            "one_row_too_many",
-            "outputs_as_asked",
-            "errors",
-            "compressed",
-            "configuration",
-            "statistics",
-        ),
-    ),
-    "kserve": Client(("kserve_sdk",), ("rest", "grpc"), ("health", "json_or_typed_of_every_datatype")),
+    "tritonclient.http": Client(("triton", "http"), ("rest",), TRITON),
+    "tritonclient.grpc": Client(("triton", "grpc"), ("grpc",), TRITON),
+    "kserve": Client(("kserve_sdk",), ("rest", "grpc"), KSERVE),
 }
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def mesh(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Mesh]:
     async with echo_mesh(tmp_path_factory.mktemp("clients")) as mesh:
+        train._ranker(mesh.folder, lambda _: None)
+        await introduce(mesh, "ranker", 1)
         yield mesh
 
 
@@ -66,24 +64,31 @@ async def test_a_client_finds_everything_as_it_knows_it(mesh: Mesh, name: str) -
     addresses = [await mesh.listening(door, what) for door in ROUTERS for what in client.listeners]
     program, *arguments = client.arguments
 
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", f"tests.support.clients.{program}", ",".join(client.checks), *arguments, *addresses),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        cwd=REPOSITORY,
+    said = await page.ran(
+        *(sys.executable, "-m", f"tests.support.clients.{program}", ",".join(client.checks), *arguments, *addresses)
     )
-    try:
-        async with asyncio.timeout(RAN_S):
-            out, said = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
 
-    assert process.returncode == 0, said.decode()
-    report = json.loads(out)
+    report = json.loads(said)
     faults = {check: {side: fault for side, fault in sides.items() if fault} for check, sides in report.items()}
     assert {check: sides for check, sides in faults.items() if sides} == {}
     assert set(report) == set(client.checks)
     assert all(len(sides) >= len(ROUTERS) for sides in report.values())
     assert errors(mesh, *NAMES) == []
+
+
+@pytest.mark.parametrize("number", PYTHON)
+async def test_an_example_in_python_prints_what_the_page_says(mesh: Mesh, number: int) -> None:
+    code = await page.at(mesh, page.blocks("python")[number])
+
+    printed = await page.ran(sys.executable, "-c", code)
+
+    assert printed.splitlines() == re.findall(r"^ *print\(.*\)  # (.+)$", code, re.MULTILINE)
+
+
+async def test_examples_in_a_shell_print_what_the_page_says(mesh: Mesh, tmp_path: Path) -> None:
+    page.write_grpcurl(tmp_path)
+    for block in page.blocks("console"):
+        for command, expected in page.commands(block):
+            printed = await page.ran("bash", "-c", await page.at(mesh, command), path=tmp_path)
+
+            assert page.rounded(printed) == page.rounded(expected), command

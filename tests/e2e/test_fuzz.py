@@ -3,7 +3,7 @@
 `make soak` sends twenty thousand over each protocol, other tests a tenth of that.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 import grpc.aio
@@ -11,8 +11,8 @@ import pytest
 import pytest_asyncio
 
 from tests.support.echoes import NAMES, ROUTERS, echo_mesh
-from tests.support.fuzzing import Asked, GrpcDoor, HttpDoor, Told, fuzz
-from tests.support.goldens import grpc_goldens, json_goldens
+from tests.support.fuzzing import Asked, Golden, GrpcDoor, HttpDoor, Told, fuzz
+from tests.support.goldens import binary_goldens, grpc_goldens, json_goldens
 from tests.support.mesh import Mesh
 from tests.support.mesh_probes import errors, workers
 from tests.support.mutator import Mutator
@@ -20,7 +20,7 @@ from tests.support.traffic import MODEL_INFER
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
-COUNTS = [1000, pytest.param(20_000, marks=pytest.mark.slow)]
+COUNTS = [2000, pytest.param(20_000, marks=pytest.mark.slow)]
 GROWTH_BYTES = 64 << 20  # past what a tenth of the requests took: buffers, caches of all that may be cached
 
 
@@ -70,8 +70,25 @@ async def test_messages_of_the_open_inference_protocol(mesh: Mesh, router: str, 
 async def test_json(mesh: Mesh, count: int) -> None:
     goldens = json_goldens()
     mutator = Mutator(f"json {count}", [golden.asked.body for golden in goldens])
+
+    await over_http(mesh, goldens, lambda asked: asked._replace(body=mutator.spoilt(asked.body)), count)
+
+
+@pytest.mark.parametrize("count", COUNTS)
+async def test_binary_tensors(mesh: Mesh, count: int) -> None:
+    goldens = binary_goldens()
+    mutator = Mutator(f"binary {count}", [golden.asked.body for golden in goldens])
+
+    def mutated(asked: Asked) -> Asked:
+        (name, length), *others = asked.headers
+        body, said = mutator.beheaded(asked.body, int(length))
+        return asked._replace(body=body, headers=[(name, said), *others])
+
+    await over_http(mesh, goldens, mutated, count)
+
+
+async def over_http(mesh: Mesh, goldens: Sequence[Golden], mutated: Callable[[Asked], Asked], count: int) -> None:
     door = HttpDoor(await mesh.listening("router", "rest"))
-    mutated = lambda asked: asked._replace(body=mutator.spoilt(asked.body))  # noqa: E731
     check(await fuzz(door, goldens, mutated, count // 10), count // 10)
     before = resident_bytes(mesh)
     check(await fuzz(door, goldens, mutated, count), count)

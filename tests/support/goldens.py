@@ -70,4 +70,31 @@ def json_goldens() -> list[Golden]:
     return [Golden(Asked(json.dumps(body).encode(), path, [_JSON]), is_right) for body in bodies]
 
 
+def binary_goldens() -> list[Golden]:
+    """V2 with binary tensors, all of them and some beside JSON."""
+    inputs, tails = [], []
+    for datatype in MODELS["every"]:
+        array = tensor(datatype, ROWS, WIDTH)
+        described = {"name": f"in_{datatype.lower()}", "datatype": datatype, "shape": [ROWS, WIDTH]}
+        tails.append(_data(array))
+        inputs.append({**described, "parameters": {"binary_data_size": len(tails[-1])}})
+    some = json.loads(json.dumps(inputs))
+    number = MODELS["every"].index("INT32")
+    some[number].pop("parameters")
+    some[number]["data"] = tensor("INT32", ROWS, WIDTH).ravel().tolist()
+    few = [tail for index, tail in enumerate(tails) if index != number]
+    asked = {"outputs": [{"name": "out_bytes", "parameters": {"binary_data": True}}]}
+    return [
+        _binary({"inputs": inputs, "parameters": {"binary_data_output": True}}, tails, b"".join(tails)),
+        _binary({"id": "r-1", "inputs": some, **asked}, few, tails[MODELS["every"].index("BYTES")]),
+    ]
+
+
+def _binary(head: dict[str, Any], tails: list[bytes], expected: bytes) -> Golden:
+    text = json.dumps(head).encode()
+    headers = [("Inference-Header-Content-Length", str(len(text))), ("Content-Type", "application/octet-stream")]
+    asked = Asked(b"".join([text, *tails]), "/v2/models/every/infer", headers)
+    return Golden(asked, lambda body: body.endswith(expected))
+
+
 FIELDS = {"BOOL": "bool", "INT64": "int64", "UINT64": "uint64", "FP32": "fp32", "FP64": "fp64", "BYTES": "bytes"}

@@ -44,6 +44,18 @@ class Mutator:
         """JSON changed as JSON, or as any bytes."""
         return self.changed(data) if self.random.random() < 0.6 else self.bitten(data)
 
+    def beheaded(self, data: bytes, head_bytes: int) -> tuple[bytes, str]:
+        """A body of JSON and bytes behind it, and the length that is said of the JSON: either spoilt, or both."""
+        head, tail = data[:head_bytes], data[head_bytes:]
+        kind = self.random.randrange(4)
+        if kind == 0:
+            said = str(self.random.choice([-1, 0, 1, head_bytes - 1, head_bytes + 1, len(data), len(data) + 1, 2**63]))
+            return data, self.random.choice([said, "", "x", "1e3", "+5", " 7", said])
+        if kind == 1:
+            return head + self.bitten(tail), str(head_bytes)
+        head = self.spoilt(head)
+        return head + (tail if kind == 2 else self.bitten(tail)), str(len(head))
+
     def _change(self, place: tuple[Any, Any]) -> None:
         inside, key = place
         match self.random.randrange(6):

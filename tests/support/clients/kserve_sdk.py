@@ -45,8 +45,8 @@ class Side:
 
 
 def arrays_of(rows: int, *, json: bool = False) -> dict[str, np.ndarray]:
-    """`json`: what this client can put into it, which for numbers that are not finite is null."""
-    return {f"in_{each.lower()}": tensor(each, rows, WIDTH, as_text=json, finite=json) for each in MODELS["plain"]}
+    """Texts only, as this client reads no other BYTES; `json`: finite numbers only, as others are null in its JSON."""
+    return {f"in_{each.lower()}": tensor(each, rows, WIDTH, as_text=True, finite=json) for each in MODELS["plain"]}
 
 
 def check_answer(sent: Arrays, response: Any) -> None:
