@@ -10,7 +10,7 @@ import typer
 from typer.exceptions import TyperException
 
 from services.chassis.app import release
-from services.cli import doctor, down, models, play, predict, record, replay, routes, shadow, up
+from services.cli import callers, doctor, down, models, play, predict, record, replay, routes, shadow, up
 from services.cli.errors import CliError
 from services.core.errors import ServingError
 
@@ -29,6 +29,7 @@ app.command("down")(down.down)
 app.command("predict")(predict.predict)
 app.add_typer(models.app, name="models")
 app.add_typer(routes.app, name="routes")
+app.add_typer(callers.app, name="callers")
 app.add_typer(shadow.app, name="shadow")
 app.command("record")(record.record)
 app.command("replay")(replay.replay)

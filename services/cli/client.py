@@ -1,5 +1,6 @@
 """The router as its callers see it: gRPC with our own stubs, or REST."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
@@ -94,7 +95,9 @@ class GrpcClient:
     async def signature_of(self, model: str, version: str) -> tuple[list[TensorSpec], list[TensorSpec]]:
         """What a caller must send, and what it gets."""
         request = pb.ModelMetadataRequest(name=model, version=version)
-        response = await self._result(self._stub.ModelMetadata(request, timeout=self._timeout_s))
+        response = await self._result(
+            self._stub.ModelMetadata(request, metadata=credentials(), timeout=self._timeout_s)
+        )
         both = (response.inputs, response.outputs)
         inputs, outputs = ([TensorSpec(each.name, each.datatype, tuple(each.shape)) for each in side] for side in both)
         return inputs, outputs
@@ -125,7 +128,7 @@ class RestClient:
     def __init__(self, address: str, timeout_s: float = 30.0) -> None:
         self._address = address
         self._session = aiohttp.ClientSession(
-            base_url=f"http://{address}", timeout=aiohttp.ClientTimeout(total=timeout_s)
+            base_url=f"http://{address}", timeout=aiohttp.ClientTimeout(total=timeout_s), headers=credentials()
         )
 
     async def __aenter__(self) -> Self:
@@ -211,8 +214,14 @@ def parse_timing(text: str) -> dict[str, float]:
     return stages
 
 
+def credentials() -> list[tuple[str, str]]:
+    """What this user's commands prove themselves with: TURNOUT_API_KEY, an API key or a JWT."""
+    key = os.environ.get("TURNOUT_API_KEY", "").strip()
+    return [("authorization", f"Bearer {key}")] if key else []
+
+
 def _metadata(ask: Ask) -> Sequence[tuple[str, str]]:
-    metadata = [("turnout-timing", "1")] if ask.timings else []
+    metadata = [*credentials(), ("turnout-timing", "1")] if ask.timings else credentials()
     return [*metadata, ("x-routing-key", ask.key)] if ask.key else metadata
 
 

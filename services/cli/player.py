@@ -10,6 +10,7 @@ import grpc.aio
 
 from inference import grpc_service_pb2 as pb
 from inference.grpc_service_pb2_grpc import GRPCInferenceServiceStub
+from services.cli.client import credentials
 from services.cli.errors import CliError
 from services.cli.replayed import OK, Outcome, Tally
 from services.core.signature import Given
@@ -83,7 +84,7 @@ class Player:
         timeout_s = record.allowed_us / 1e6 or _LONGEST_S
         began = perf_counter()
         try:
-            response = await infer(request, metadata=list(_metadata(record)), timeout=timeout_s)
+            response = await infer(request, metadata=[*credentials(), *_metadata(record)], timeout=timeout_s)
         except grpc.aio.AioRpcError as error:
             if "failed to connect" in (error.details() or ""):
                 raise CliError(f"no router answers at {self._address}: is a mesh running (`turnout up`)?") from None

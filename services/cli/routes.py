@@ -188,12 +188,17 @@ async def _set(target: Target, model: str, change: Edit) -> tuple[RouteSpec, App
         raise CliError(f"{model!r} is no name of a model", code=2)
     async with target.open_etcd() as client:
         route, revision = await change_route(client, model, change)
-        deadline = time.monotonic() + _APPLIED_S
-        while True:
-            state = await where_applied(client, f"{keys.ROUTES}{model}", revision)
-            if state.refused or state.accepted == state.routers or time.monotonic() > deadline:
-                return route, state
-            await asyncio.sleep(_POLL_S)
+        return route, await settled(client, f"{keys.ROUTES}{model}", revision)
+
+
+async def settled(client: EtcdClient, key: str, revision: int) -> Applied:
+    """What the live routers say about a key at `revision`, once all of them do, or one refuses it, or after a while."""
+    deadline = time.monotonic() + _APPLIED_S
+    while True:
+        state = await where_applied(client, key, revision)
+        if state.refused or state.accepted == state.routers or time.monotonic() > deadline:
+            return state
+        await asyncio.sleep(_POLL_S)
 
 
 async def _check_known(client: EtcdClient, model: str, change: Edit) -> None:

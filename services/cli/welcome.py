@@ -30,6 +30,7 @@ def show_welcome(data: DataDir, running: Running, *, is_demo: bool) -> None:
     say(f"Logs are in {_relative(data.logs)}, data in {_relative(data.root)}. Try, in another terminal:")
     for line in _demo_commands(data, running) if is_demo else _own_commands(data):
         say(f"  {line}")
+    say(f"Whoever reaches these addresses may call; `{_program('turnout')} callers add NAME` gives a caller a key.")
     here = "Ctrl-C, or " if sys.stdin.isatty() else ""  # nobody can press it once detached
     say(f"{here}`{_program('turnout')} down{_where(data)}`{',' if here else ''} stops it.")
 
