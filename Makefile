@@ -3,7 +3,7 @@ BIN := .venv/bin
 ARGS ?=
 PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check
 
-.PHONY: help venv up test soak lint fmt proto bench bench-batcher bench-runtime load clean distclean
+.PHONY: help venv up test soak lint fmt proto bench bench-apis bench-batcher bench-runtime load clean distclean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
@@ -34,6 +34,9 @@ proto: .venv/dev.stamp ## generate proto/gen from the .proto files
 
 bench: .venv/dev.stamp ## measure the reference workloads
 	$(BIN)/python -m loadtest.bench $(ARGS)
+
+bench-apis: .venv/bench.stamp ## measure what a request costs by gRPC, V2 binary, V2 JSON and V1 JSON, and plot it
+	$(BIN)/python -m loadtest.apis --plots docs/img $(ARGS)
 
 bench-batcher: .venv/bench.stamp ## measure batching beside other servers' rules, and plot it; ARGS="--quick" takes minutes
 	$(BIN)/python -m loadtest.batching --plots docs/img $(ARGS)

@@ -3,13 +3,16 @@
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 METHOD = "/inference.GRPCInferenceService/ModelInfer"
+GRPC = {"content-type": "application/grpc", "te": "trailers"}
 _COUNTS = re.compile(r"requests: (\d+) total, .* (\d+) succeeded, (\d+) failed, (\d+) errored, (\d+) timeout")
+_STATUSES = re.compile(r"status codes: (\d+) 2xx")
 _FINISHED = re.compile(r"finished in ([0-9.]+)(us|ms|s|m)")
 _UNIT_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0}
 
@@ -31,22 +34,36 @@ class Load(NamedTuple):
         return self.requests / self.seconds
 
 
-def run(
-    address: str, body: Path, *, requests: int, connections: int, streams: int, log: Path, timeout_s: float
+def run(  # noqa: PLR0913 - what h2load takes
+    address: str,
+    body: Path,
+    *,
+    requests: int,
+    connections: int,
+    streams: int,
+    log: Path,
+    timeout_s: float,
+    path: str = METHOD,
+    headers: Mapping[str, str] = GRPC,
+    is_http1: bool = False,
 ) -> Load:
-    """Post `body` as gRPC calls. Raises MissingError, or RuntimeError with h2load's words when a request failed."""
+    """Post `body`, as gRPC calls unless told otherwise.
+
+    Raises MissingError, or RuntimeError with h2load's words when a request failed.
+    """
     program = shutil.which("h2load")
     if program is None:
         raise MissingError("h2load is not installed: apt install nghttp2-client")
     log.unlink(missing_ok=True)
     command = [
-        *(program, "-n", str(requests), "-c", str(connections), "-m", str(streams), "-t", "1"),
-        *("-H", "content-type: application/grpc", "-H", "te: trailers", "-d", str(body)),
-        *(f"--log-file={log}", f"http://{address}{METHOD}"),
+        *(program, "-n", str(requests), "-c", str(connections), "-m", str(streams), "-t", "1", "-d", str(body)),
+        *(part for name, value in headers.items() for part in ("-H", f"{name}: {value}")),
+        *(["--h1"] if is_http1 else []),
+        *(f"--log-file={log}", f"http://{address}{path}"),
     ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
-    counts, finished = _COUNTS.search(done.stdout), _FINISHED.search(done.stdout)
-    if not counts or not finished or int(counts[1]) != int(counts[2]):
+    counts, finished, good = (words.search(done.stdout) for words in (_COUNTS, _FINISHED, _STATUSES))
+    if not counts or not finished or not good or not int(counts[1]) == int(counts[2]) == int(good[1]):
         raise RuntimeError(f"h2load: {done.stdout[-600:]}{done.stderr[-600:]}")
     micros = np.loadtxt(log, usecols=2, dtype=np.int64)
     p50, p99 = np.percentile(micros, [50, 99]) / 1000
