@@ -6,11 +6,12 @@ from typing import Any, cast
 import grpc
 import grpc.aio
 import structlog
+from google.protobuf.message import DecodeError
 
 from services.chassis.listening import CannotListenError, probe
 from services.chassis.retry_hint import status_details
 from services.chassis.tls import ListenerSecurity, Material
-from services.core.errors import ServingError
+from services.core.errors import InvalidRequestError, ServingError
 
 STATUS: dict[int, grpc.StatusCode] = {code.value[0]: code for code in grpc.StatusCode}
 _LIMIT_BYTES = 64 << 20
@@ -79,7 +80,10 @@ def _credentials(security: ListenerSecurity) -> grpc.ServerCredentials:
 
 
 class ErrorInterceptor(grpc.aio.ServerInterceptor):
-    """ServingError becomes its status with its retry hint; any other exception INTERNAL "internal error" and a log."""
+    """ServingError becomes its status with its retry hint; any other exception INTERNAL "internal error" and a log.
+
+    A message that cannot be read is the caller's fault, where gRPC alone would log and answer UNKNOWN.
+    """
 
     async def intercept_service(
         self,
@@ -92,7 +96,8 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
         kind = f"{_arity(handler.request_streaming)}_{_arity(handler.response_streaming)}"
         guard = _guard_stream if handler.response_streaming else _guard_call
         guarded = guard(getattr(handler, kind), handler_call_details.method)
-        replaced: grpc.RpcMethodHandler = handler._replace(**{kind: guarded})
+        read = handler.request_deserializer and _reader(handler.request_deserializer)
+        replaced: grpc.RpcMethodHandler = handler._replace(**{kind: guarded, "request_deserializer": read})
         return replaced
 
 
@@ -100,10 +105,32 @@ def _arity(streaming: bool) -> str:  # noqa: FBT001 - named by its one caller
     return "stream" if streaming else "unary"
 
 
+def _reader(read: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+    def reader(data: bytes) -> Any:
+        try:
+            return read(data)
+        except DecodeError:  # given on, as only handlers can end a call
+            return InvalidRequestError(f"{len(data)} bytes that are not the message of this method: was it cut off?")
+
+    return reader
+
+
+def _checked(request: Any) -> Any:
+    """What a handler takes of what was read: a message, or those of a stream. Raises InvalidRequestError."""
+    if isinstance(request, InvalidRequestError):
+        raise request
+    return _checked_stream(request) if hasattr(request, "__aiter__") else request
+
+
+async def _checked_stream(requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    async for request in requests:
+        yield _checked(request)
+
+
 def _guard_call(handle: Callable[..., Awaitable[Any]], method: str) -> Callable[..., Awaitable[Any]]:
     async def guarded(request: Any, context: grpc.aio.ServicerContext) -> Any:
         try:
-            return await handle(request, context)
+            return await handle(_checked(request), context)
         except Exception as error:  # noqa: BLE001 - every fault ends in a status
             await _abort(context, error, method)
 
@@ -113,7 +140,7 @@ def _guard_call(handle: Callable[..., Awaitable[Any]], method: str) -> Callable[
 def _guard_stream(handle: Callable[..., Any], method: str) -> Callable[..., AsyncIterator[Any]]:
     async def guarded(request: Any, context: grpc.aio.ServicerContext) -> AsyncIterator[Any]:
         try:
-            answers = handle(request, context)
+            answers = handle(_checked(request), context)
             if hasattr(answers, "__aiter__"):
                 async for answer in answers:
                     yield answer

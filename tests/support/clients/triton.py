@@ -7,82 +7,19 @@ import asyncio
 import importlib
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from inspect import isawaitable
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from tritonclient.utils import InferenceServerException
 
-from tests.support.clients import report
-from tests.support.clients.values import BATCH_ROWS, DATATYPES, MODELS, MOST_ROWS, WIDTH, WITH_JSON, same, tensor
+from tests.support.clients import report, triton_extensions
+from tests.support.clients.triton_side import Arrays, Side, arrays_of, check_answer
+from tests.support.clients.values import BATCH_ROWS, DATATYPES, MOST_ROWS, WIDTH, WITH_JSON
 
 ROWS = (0, 1, BATCH_ROWS, BATCH_ROWS + 1, MOST_ROWS)
 PATIENCE_S = 30.0
 _FIELDS = {"BOOL": "bool", "INT64": "int64", "UINT64": "uint64", "FP32": "fp32", "FP64": "fp64", "BYTES": "bytes"}
-_STATUS = {"400": "INVALID_ARGUMENT", "404": "NOT_FOUND"}
-Arrays = Mapping[str, np.ndarray]
-
-
-class Side:
-    """One client, of the blocking or of the aio kind, called alike."""
-
-    def __init__(self, module: Any, address: str, loop: asyncio.AbstractEventLoop | None) -> None:
-        self.module = module
-        self.is_http = ".http" in module.__name__
-        self._loop = loop
-        self.client = self._made(module, address)
-
-    def call(self, method: str, *arguments: Any, **options: Any) -> Any:
-        return self._done(getattr(self.client, method)(*arguments, **options))
-
-    def infer(
-        self,
-        arrays: Arrays,
-        model: str = "every",
-        *,
-        binary: bool = True,
-        outputs: Sequence[str] | None = None,
-        **options: Any,
-    ) -> Any:
-        """`binary`: as the HTTP client sends and asks for those datatypes that JSON can hold."""
-        inputs = [self._input(name, array, binary=binary) for name, array in arrays.items()]
-        wanted = None if outputs is None else [self._output(name, binary=binary) for name in outputs]
-        return self.call("infer", model, inputs, outputs=wanted, **options)
-
-    def refused(self, status: str, says: str, arrays: Arrays, model: str = "every", **options: Any) -> None:
-        """Assert that the server refuses with the HTTP status (or gRPC's word for it) and those words."""
-        by_protocol = f"[{status}]" if self.is_http else f"[StatusCode.{_STATUS[status]}]"
-        report.refused(lambda: self.infer(arrays, model, **options), InferenceServerException, by_protocol, says)
-
-    def _input(self, name: str, array: np.ndarray, *, binary: bool) -> Any:
-        datatype = name[3:].upper()
-        given = self.module.InferInput(name, list(array.shape), datatype)
-        as_json = self.is_http and not binary and datatype in WITH_JSON
-        given.set_data_from_numpy(array, **({"binary_data": False} if as_json else {}))
-        return given
-
-    def _output(self, name: str, *, binary: bool) -> Any:
-        as_json = self.is_http and not binary and name[4:].upper() in WITH_JSON
-        return self.module.InferRequestedOutput(name, **({"binary_data": False} if as_json else {}))
-
-    def _made(self, module: Any, address: str) -> Any:
-        async def make() -> Any:
-            return module.InferenceServerClient(address)
-
-        return module.InferenceServerClient(address) if self._loop is None else self._loop.run_until_complete(make())
-
-    def _done(self, said: Any) -> Any:
-        return self._loop.run_until_complete(said) if self._loop is not None and isawaitable(said) else said
-
-
-def arrays_of(model: str, rows: int, *, as_text: bool = False) -> dict[str, np.ndarray]:
-    return {f"in_{each.lower()}": tensor(each, rows, WIDTH, as_text=as_text) for each in MODELS[model]}
-
-
-def check_answer(sent: Arrays, result: Any) -> None:
-    lost = [name for name, array in sent.items() if not same(array, result.as_numpy(f"out_{name[3:]}"))]
-    assert not lost, [(name, sent[name], result.as_numpy(f"out_{name[3:]}")) for name in lost]
 
 
 def health(side: Side) -> None:
@@ -237,18 +174,20 @@ def _typed(side: Side, sent: Arrays) -> Any:
         given = request.inputs.add(name=name, datatype=datatype, shape=array.shape)
         getattr(given.contents, f"{field}_contents").extend(array.ravel().tolist())
     result = importlib.import_module("tritonclient.grpc").InferResult
-    return result(side._done(side.client._client_stub.ModelInfer(request)))
+    return result(side.done(side.client._client_stub.ModelInfer(request)))
 
 
 def main(checks: str, protocol: str, addresses: Sequence[str]) -> None:
     loop = asyncio.new_event_loop()
     kinds = {"": None, ".aio": loop}
     sides = {
-        f"{protocol}{kind} {number}": Side(importlib.import_module(f"tritonclient.{protocol}{kind}"), address, its_loop)
+        f"{protocol}{kind} {number}": Side(
+            importlib.import_module(f"tritonclient.{protocol}{kind}"), address, its_loop, number
+        )
         for number, address in enumerate(addresses)
         for kind, its_loop in kinds.items()
     }
-    report.run(checks, globals(), sides)
+    report.run(checks, {**vars(triton_extensions), **globals()}, sides)
     for side in sides.values():
         side.call("close")
     loop.close()

@@ -3,6 +3,7 @@ from collections.abc import AsyncIterator, Callable
 import grpc
 import grpc.aio
 import pytest
+from google.protobuf.duration_pb2 import Duration
 from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
 from structlog.testing import capture_logs
@@ -43,6 +44,14 @@ class Raising:
         yield b"first"
         raise self.error
 
+    async def drink(self, requests: AsyncIterator[object], _context: object) -> bytes:
+        async for _ in requests:
+            raise self.error
+        return b""
+
+    async def sip(self, requests: AsyncIterator[object], _context: object) -> AsyncIterator[bytes]:
+        yield await self.drink(requests, None)
+
     async def abort(self, _request: object, context: grpc.aio.ServicerContext) -> bytes:
         await context.abort(grpc.StatusCode.ALREADY_EXISTS, "said by the handler itself")
 
@@ -67,11 +76,11 @@ class Client:
         self.service = service
         self._channel = channel
 
-    async def fails(self, method: str, error: Exception) -> grpc.aio.AioRpcError:
+    async def fails(self, method: str, error: Exception, message: bytes = b"") -> grpc.aio.AioRpcError:
         self.service.error = error
         arity = "unary_stream" if method == "write" else "unary_unary" if method not in METHODS else method
         call = getattr(self._channel, arity)(f"/test.Raising/{method}")(
-            b"" if arity.startswith("unary") else iter([b""]), timeout=10
+            message if arity.startswith("unary") else iter([message]), timeout=10
         )
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await self._drink(call) if arity.endswith("stream") else await call
@@ -126,6 +135,25 @@ async def test_a_handlers_own_abort_passes_unchanged_and_unlogged(client: Client
 
     assert (got.code(), got.details()) == (grpc.StatusCode.ALREADY_EXISTS, "said by the handler itself")
     assert logged == []
+
+
+@pytest.mark.parametrize("method", METHODS)
+async def test_a_message_that_cannot_be_read_is_the_callers_fault(method: str) -> None:
+    service = Raising()
+    make_handler = getattr(grpc, f"{method}_rpc_method_handler")
+    handles = (service.unary, service.stream, service.drink, service.sip)
+    handler = make_handler(handles[METHODS.index(method)], request_deserializer=Duration.FromString)
+    server = grpc_server()
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("test.Raising", {method: handler})])
+    address = bind(server, "127.0.0.1:0")
+    await server.start()
+    with capture_logs() as logged:
+        async with own_channel(address) as channel:
+            got = await Client(service, channel).fails(method, RuntimeError("unused"), b"\xff\xff")
+    await server.stop(0)
+
+    assert (got.code(), logged) == (grpc.StatusCode.INVALID_ARGUMENT, [])
+    assert got.details() == "2 bytes that are not the message of this method: was it cut off?"
 
 
 async def test_an_unknown_method_is_unimplemented(client: Client) -> None:
