@@ -56,6 +56,13 @@ class About:
     details: str = ""
 
 
+# How a caller says who it is, where that is asked for.
+SCHEMES = {
+    "bearer": {"type": "http", "scheme": "bearer", "description": "A key, or a token."},
+    "key": {"type": "apiKey", "in": "header", "name": "x-api-key", "description": "A key."},
+}
+
+
 def describe(routes: Routes, title: str, release: str, details: str = "") -> dict[str, Any]:
     """The document, as OpenAPI 3.1 has it."""
     schemas: dict[str, Any] = {}
@@ -66,7 +73,7 @@ def describe(routes: Routes, title: str, release: str, details: str = "") -> dic
         "openapi": "3.1.0",
         "info": {"title": title, "version": release, "description": details},
         "paths": paths,
-        "components": {"schemas": schemas},
+        "components": {"schemas": schemas, "securitySchemes": SCHEMES},
     }
 
 
@@ -100,7 +107,10 @@ def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
         "parameters": [*_parameters(route, about)],
         "responses": answers,
     }
-    if about.details:
+    if route.role is not None:
+        operation["description"] = f"Needs the role {route.role}. {about.details}".strip()
+        operation["security"] = [{}, *({name: []} for name in SCHEMES)]  # {}: where anybody may
+    elif about.details:
         operation["description"] = about.details
     if about.tag:
         operation["tags"] = [about.tag]

@@ -64,7 +64,7 @@ def plan(place: Place, ports: Ports, replicas: int = 1) -> list[Planned]:
         _planned(place, "feature-proxy", "feature_proxy", proxy, {"LINK_SOCKET": str(place.run / "features.sock")}),
         _planned(place, "shadow", "shadow", shadow, {"LINK_SOCKET": str(place.run / "shadow.sock")}),
         *(process for number in range(replicas) for process in _pod(place, ports, number)),
-        _planned(place, "router", "router", router),
+        _planned(place, "router", "router", router, {"FLEET_METRICS": "true"}),
     ]
 
 

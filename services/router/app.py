@@ -27,6 +27,7 @@ from services.router.codec import MODEL_INFER, ModelInferCodec
 from services.router.config import RouterConfig
 from services.router.dispatcher import Dispatcher
 from services.router.features import Features
+from services.router.fleet_metrics import FleetCollector
 from services.router.grpc_front import HotMethod
 from services.router.metrics import RouterMetrics
 from services.router.mirror import Comparators, Mirrors
@@ -74,6 +75,8 @@ async def build(config: RouterConfig, app: App) -> AsyncIterator[None]:
     )
     statistics = Statistics(state.replicas.all)
     state.replicas.on_stats = statistics.received
+    if config.fleet_metrics:
+        app.registry.register(FleetCollector(statistics.ledger))
     state.listeners += [statistics.changed, lambda: statistics.ledger.forget_models(table.entries().keys())]
     table.closed = state.closed
     catalogue = Catalogue(table, release(), statistics, not_ready=state.not_ready, closed=state.closed)

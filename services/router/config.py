@@ -26,6 +26,8 @@ class RouterConfig(ServiceConfig):
     grpc_address: Address = "127.0.0.1:8001"
     rest_address: Address = "127.0.0.1:8000"
     metrics_address: Address = "127.0.0.1:8002"
+    # Triton's nv_inference_* of all replicas in /metrics too: for one router whose batchers nobody scrapes.
+    fleet_metrics: bool = False
     tls: ListenerTls = ListenerTls()
     native_front: bool = True  # pygrpc-native for ModelInfer; off = grpc.aio for everything
     reuse_port: bool = False  # several router processes on one port

@@ -35,12 +35,16 @@ class Ledger:
     def total(self, model: str, version: str) -> pb.VersionStats:
         """The sum; zeros where nobody has counted anything."""
         key = (model, version)
-        parts = [said[key] for said in (self._past, *self._said.values()) if key in said]
-        return summed(model, version, parts)
+        parts = [said.get(key) for said in (self._past, *self._said.values())]
+        return summed(model, version, [part for part in parts if part is not None])
+
+    def keys(self) -> set[VersionKey]:
+        """Everything that something was counted of; scrapes read it on another thread."""
+        return {key for said in (self._past, *self._said.values()) for key in list(said)}
 
     def versions(self, model: str) -> set[str]:
         """Those of a model that something was counted of."""
-        return {version for said in (self._past, *self._said.values()) for name, version in said if name == model}
+        return {version for name, version in self.keys() if name == model}
 
     def forget_models(self, known: AbstractSet[str]) -> None:
         """Let go of all models but these."""
@@ -68,6 +72,11 @@ def _began_anew(before: pb.VersionStats, now: pb.VersionStats) -> bool:
 def executions(stats: pb.VersionStats) -> int:
     """Batches that ran."""
     return sum([size.count for size in stats.sizes])
+
+
+def rows(stats: pb.VersionStats) -> int:
+    """Rows that ran."""
+    return sum([size.rows * size.count for size in stats.sizes])
 
 
 def summed(model: str, version: str, parts: Iterable[pb.VersionStats]) -> pb.VersionStats:

@@ -1,7 +1,7 @@
 """What was counted, in the protocol's words."""
 
 from inference import grpc_service_pb2 as pb
-from services.router.ledger import executions
+from services.router.ledger import executions, rows
 from turnout.v1 import link_pb2
 
 
@@ -12,7 +12,7 @@ def model_statistics(counted: link_pb2.VersionStats) -> pb.ModelStatistics:
         name=counted.model,
         version=counted.version,
         last_inference=counted.last_ms,
-        inference_count=sum([size.rows * size.count for size in counted.sizes]),
+        inference_count=rows(counted),
         execution_count=executions(counted),
         inference_stats=pb.InferStatistics(
             success=_spent(counted.success, took_ns),

@@ -99,6 +99,12 @@ def check_sums(counted: pb.ModelStatistics) -> None:
     assert (counted.last_inference > 0) == (counted.execution_count > 0)
 
 
+async def metrics(mesh: Mesh, process: str) -> set[str]:
+    address = await mesh.metrics(process)
+    async with aiohttp.ClientSession() as session, session.get(f"http://{address}/metrics") as answer:
+        return set((await answer.text()).splitlines())
+
+
 async def test_what_was_answered_before_is_counted(caller: Caller) -> None:
     before = await caller.counted(name="numbers")
     await asyncio.gather(*(caller.infer(rows) for rows in (1, 2, 3)))
@@ -130,6 +136,24 @@ async def test_rest_says_the_same_as_grpc_with_numbers_as_numbers(caller: Caller
         assert sizes == {size.batch_size: size.compute_infer.count for size in counted.batch_stats}
 
 
+async def test_metrics_of_the_router_have_the_same_under_tritons_names(mesh: Mesh, caller: Caller) -> None:
+    await caller.infer(2)
+    counted = await caller.counted(name="numbers")
+    labels = 'model="numbers",version="1"'
+    expected = {
+        f"nv_inference_request_success{{{labels}}} {counted.inference_stats.success.count}.0",
+        f"nv_inference_count{{{labels}}} {counted.inference_count}.0",
+        f"nv_inference_exec_count{{{labels}}} {counted.execution_count}.0",
+    }
+
+    async def are_there() -> bool:  # of the other router once it has heard it
+        return expected <= await metrics(mesh, "router")
+
+    await until(f"{expected} in metrics", are_there)
+    names = {line.partition("{")[0] for line in await metrics(mesh, "batcher-0")}
+    assert {line.partition("{")[0] for line in expected} <= names
+
+
 async def test_an_unknown_model_or_version_is_not_found(caller: Caller) -> None:
     for asked in ({"name": "nobody"}, {"name": "numbers", "version": "7"}):
         with pytest.raises(grpc.aio.AioRpcError) as error:
@@ -156,3 +180,4 @@ async def test_what_a_batcher_counted_outlives_it_and_counts_once(mesh: Mesh) ->
         await mesh.kill("batcher-0")
         remains = [await caller.counted(name="numbers") for caller in callers]
         assert [now.inference_count for now in remains] == [then.inference_count for then in after]
+    await mesh.start("batcher-0")

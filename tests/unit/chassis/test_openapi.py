@@ -60,6 +60,8 @@ def test_what_a_route_says_is_told(routes: Routes) -> None:
         "$ref": "#/components/schemas/Leaf"
     }
     assert document["paths"]["/trees/{tree}"]["get"]["summary"] == "Says nothing."
+    assert (grow["description"], grow["security"]) == ("Needs the role predict.", [{}, {"bearer": []}, {"key": []}])
+    assert "security" not in document["paths"]["/docs"]["get"]
     fell = document["paths"]["/trees/{tree}"]["delete"]
     assert (list(fell["responses"]["200"]["content"]), fell["parameters"][1]["name"]) == ([EVENTS], "now")
 
