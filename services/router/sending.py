@@ -16,7 +16,10 @@ def send(flight: Flight, replica: Replica, left_us: int) -> None:
     if template is None or _has_extras(flight):
         _send_message(flight, replica, left_us)
         return
-    rows, head, rest, lent = template.plan(flight.target, flight.data)
+    rows, head, rest, lent, is_whole = template.plan(flight.target, flight.data)
+    if not is_whole:
+        _send_message(flight, replica, left_us)
+        return
     data = flight.data
     if lent is not None:
         block = replica.lend(data)
@@ -138,9 +141,7 @@ def drop_entity_inputs(flight: Flight) -> None:
 
 def _has_extras(flight: Flight) -> bool:
     """Whether there is more to send than a template's one input."""
-    return bool(
-        flight.filled or flight.tries or flight.traceparent or flight.inference.outputs or REQUEST_ID in flight.headers
-    )
+    return bool(flight.filled or flight.tries or flight.traceparent or REQUEST_ID in flight.headers)
 
 
 def retry_after_s(code: int, reply: link_pb2.Reply | feature_pb2.FeatureAnswer) -> float | None:

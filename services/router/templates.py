@@ -27,12 +27,14 @@ class Plan(NamedTuple):
     """How a template's request is sent to one target: `head`, 18 bytes of id and deadline, `rest`, the data.
 
     `lent`: the same when a block of shared memory stands for the data; None for data that is too small for that.
+    `is_whole`: this says all, since the outputs that are asked for are the usual ones.
     """
 
     rows: int
     head: bytes
     rest: bytes
     lent: tuple[bytes, bytes] | None  # head, rest
+    is_whole: bool
 
 
 class Template:
@@ -62,7 +64,9 @@ class Template:
         if not target.is_usual(self._asked):
             first += bytes_field(_SIGNATURE_NAME, self._asked.encode())
         lent = _around(self.given, target, first, _BLOCK, BLOCK_BYTES) if data_bytes >= LEAST_BYTES else None
-        return Plan(rows, *_around(self.given, target, first, _DATA, data_bytes), lent)
+        wanted = self.inference.outputs
+        is_whole = not wanted or (target.is_usual(self._asked) and list(wanted) == target.signature.usual_outputs())
+        return Plan(rows, *_around(self.given, target, first, _DATA, data_bytes), lent, is_whole)
 
 
 def _around(given: Given, target: Target, first: bytes, last: int, last_bytes: int) -> tuple[bytes, bytes]:

@@ -88,6 +88,21 @@ def test_what_is_sent_is_the_request_that_protobuf_would_write() -> None:
     assert list(frame.requests) == [expected]
 
 
+@pytest.mark.parametrize(
+    ("names", "is_whole"),
+    [([], True), (["y", "z"], True), (["y"], False), (["z", "y"], False), (["y", "z", "w"], False)],
+)
+def test_outputs_that_everybody_gets_need_not_be_asked_for(names: list[str], is_whole: bool) -> None:  # noqa: FBT001
+    outputs = [pb.ModelInferRequest.InferRequestedOutputTensor(name=name) for name in names]
+    given = signature(outputs=[(name, "FP32", (-1, 2)) for name in ("y", "z", "w")])
+    given.on_request.append("w")
+    served = Target(link_pb2.Served(model="m", version="1", signature=given, max_request_rows=8), ModelSpec())
+    found = learnt(message(outputs=outputs)).find(message(floats(3, 4), outputs=outputs))
+    assert found is not None
+
+    assert found[0].plan(served, found[1]).is_whole == is_whole
+
+
 def test_a_request_that_one_version_refuses_is_refused_each_time() -> None:
     payload = message(floats(*range(6)), shape=(3, 2))
     found = learnt(payload).find(payload)
