@@ -229,7 +229,7 @@ class AioFront:
         self._last_id = call_id = self._last_id + 1
         future = self._calls[call_id] = asyncio.get_running_loop().create_future()
         metadata: Any = context.invocation_metadata() or ()
-        self._handler.call(call_id, payload, metadata, _remaining_s(context), context.peer(), certificate_of(context))
+        self._handler.call(call_id, payload, metadata, remaining_s(context), context.peer(), certificate_of(context))
         try:
             code, value, trailing = await future
         except asyncio.CancelledError:
@@ -252,7 +252,8 @@ def certificate_of(context: grpc.aio.ServicerContext) -> bytes:
     return next(iter(context.auth_context().get("x509_pem_cert", ())), b"")
 
 
-def _remaining_s(context: grpc.aio.ServicerContext) -> float | None:
+def remaining_s(context: grpc.aio.ServicerContext) -> float | None:
+    """Until the caller's deadline; None when it has none."""
     with contextlib.suppress(TypeError):
         remaining = float(context.time_remaining())
         return remaining if remaining < 1e9 else None

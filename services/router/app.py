@@ -25,7 +25,6 @@ from services.router.access.interceptor import AccessInterceptor
 from services.router.catalogue import Catalogue
 from services.router.codec import MODEL_INFER, ModelInferCodec
 from services.router.config import RouterConfig
-from services.router.dispatcher import Dispatcher
 from services.router.features import Features
 from services.router.fleet_metrics import FleetCollector
 from services.router.grpc_front import HotMethod
@@ -40,6 +39,8 @@ from services.router.retry import RetryBudget
 from services.router.servicer import InferenceServicer
 from services.router.state import State
 from services.router.statistics import Statistics
+from services.router.stream_servicer import StreamMethod
+from services.router.streaming import StreamDispatcher
 from services.router.table import Table
 from services.router.tensor_extensions import TensorExtensions
 from services.router.tracing import TraceKeeper
@@ -62,7 +63,7 @@ async def build(config: RouterConfig, app: App) -> AsyncIterator[None]:
     access = build_gate(config, app, table, metrics)
     state = State(app, table, access, metrics, [features.peers, comparators.peers, recorders.peers], arenas)
     keeper = TraceKeeper(app.traces, slow_ms=config.slow_ms, ratio=config.trace_ratio)
-    dispatcher = Dispatcher(
+    dispatcher = StreamDispatcher(
         access,
         state.replicas,
         features,
@@ -97,7 +98,7 @@ async def build(config: RouterConfig, app: App) -> AsyncIterator[None]:
         await state.close()
 
 
-async def _refuse_new(health: Health, dispatcher: Dispatcher) -> None:
+async def _refuse_new(health: Health, dispatcher: StreamDispatcher) -> None:
     """The drain: health says so first, then nothing new is taken, then the rest is waited for."""
     health.end()
     dispatcher.drain()
@@ -108,7 +109,7 @@ async def _refuse_new(health: Health, dispatcher: Dispatcher) -> None:
 async def _listening(
     config: RouterConfig,
     app: App,
-    dispatcher: Dispatcher,
+    dispatcher: StreamDispatcher,
     metrics: RouterMetrics,
     catalogue: Catalogue,
     health: Health,
@@ -116,12 +117,14 @@ async def _listening(
     """Open both listeners and say where they are; close them when left."""
     limits = {"max_in_flight": config.max_in_flight, "max_message_bytes": config.max_message_bytes}
     security = app.listener_security("listeners", "TLS", config.tls)
+    other = _other_methods(catalogue, health, config, dispatcher.access)
+    StreamMethod(dispatcher, **limits).add_to(other)
     inference = HotMethod(ModelInferCodec(), dispatcher, metrics, **limits)
     front = inference.front = await open_front(
         config.grpc_address,
         MODEL_INFER,
         inference,
-        _other_methods(catalogue, health, config, dispatcher.access),
+        other,
         native=config.native_front,
         reuse_port=config.reuse_port,
         max_concurrent_streams=config.max_concurrent_streams,

@@ -33,6 +33,7 @@ from services.router.retry import RetryBudget
 from services.router.routing_key import HEADER as ROUTING_KEY
 from services.router.routing_key import routing_key
 from services.router.sending import (
+    check_kind,
     check_parameters,
     drop_entity_inputs,
     may_run_again,
@@ -164,8 +165,8 @@ class Dispatcher:
         else:
             flight.rows = template.plan(target, flight.data).rows
         self.access.meter(flight)
-        if entry.has_sequences:
-            sequence.check(flight)
+        if entry.is_special:
+            check_kind(flight)
         if target.expected_wait_ns:
             refuse_the_hopeless(flight, now)
         flight.mark_ns = done = perf_counter_ns()

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from time import perf_counter_ns
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from services.chassis.quick_reply import AnyReply
 from services.chassis.replicas import Replica
@@ -88,6 +88,8 @@ class Flight:
         "tries",
         "was_resent",
     )
+
+    takes_many: ClassVar[bool] = False  # answers
 
     entry: Entry
     target: Target

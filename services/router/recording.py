@@ -47,6 +47,8 @@ class Wish:
     def holds(self, flight: Flight) -> bool:
         """Whether this request is to be recorded."""
         sampling = self.sampling
+        if flight.target.is_decoupled:  # a record has one answer
+            return False
         if sampling.version and sampling.version != flight.target.version:
             return False
         if sampling.most and self.sent >= sampling.most:

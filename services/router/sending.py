@@ -2,8 +2,16 @@
 
 from services.chassis.arena import LEAST_BYTES
 from services.chassis.replicas import Replica
-from services.core.errors import UNAVAILABLE, InvalidRequestError, OverloadedError, UnavailableError
+from services.chassis.streamed import WINDOW_BYTES
+from services.core.errors import (
+    UNAVAILABLE,
+    InvalidRequestError,
+    OverloadedError,
+    UnavailableError,
+    UnimplementedError,
+)
 from services.core.signature import SIGNATURE_NAME
+from services.router import sequence
 from services.router.choice import CANARY
 from services.router.flight import REQUEST_ID, Flight
 from services.router.inference import Inference, Step
@@ -32,7 +40,11 @@ def _send_message(flight: Flight, replica: Replica, left_us: int) -> None:
     """Send what no template covers: several inputs, features, parameters, a second try."""
     target, inference = flight.target, flight.inference
     inputs, size_bytes = _tensors(flight, replica)
-    request = replica.request(flight.rows, size_bytes + 200, flight.replied)
+    if target.is_decoupled:
+        request = replica.stream(flight.rows, size_bytes + 200, flight.replied)
+        request.credit = WINDOW_BYTES
+    else:
+        request = replica.request(flight.rows, size_bytes + 200, flight.replied)
     flight.remote_id = request.id
     request.model = target.model
     request.version = target.version
@@ -108,7 +120,7 @@ def turn_to_stable(flight: Flight) -> bool:
     try:
         version, arm = flight.entry.chooser.stable()
         target = flight.entry.targets[version]
-        if target.features:
+        if target.features or target.is_decoupled != flight.target.is_decoupled:
             return False
         if flight.template is None:
             inference = flight.inference
@@ -128,6 +140,25 @@ def may_run_again(flight: Flight, reply: link_pb2.Reply) -> bool:
     if reply.executed == link_pb2.EXECUTED_YES:
         return False
     return reply.executed != link_pb2.EXECUTED_MAYBE or flight.target.idempotent
+
+
+def check_kind(flight: Flight) -> None:
+    """Raise ServingError when the chosen version is of a kind that this request does not suit."""
+    if flight.entry.has_sequences:
+        sequence.check(flight)
+    target = flight.target
+    if not target.is_decoupled:
+        return
+    if not flight.takes_many:
+        raise UnimplementedError(
+            f"model {target.model}/{target.version} is decoupled, it answers any number of times: ask by gRPC"
+            " ModelStreamInfer or REST generate_stream"
+        )
+    if flight.inference.extras is not None and flight.inference.extras.targets:
+        raise InvalidRequestError(
+            f"outputs are to go to shared memory; model {target.model}/{target.version} is decoupled, and its next"
+            " answer would overwrite the one before"
+        )
 
 
 def drop_entity_inputs(flight: Flight) -> None:

@@ -38,6 +38,7 @@ class Target:
         "features",
         "heard_ns",
         "idempotent",
+        "is_decoupled",
         "is_sequential",
         "labels",
         "max_request_rows",
@@ -63,6 +64,7 @@ class Target:
         self.entity_inputs = _entity_inputs(spec.features) - {i.name for i in self.caller_signature.inputs}
         self.max_request_rows = min(served.max_request_rows or spec.max_request_rows(), spec.max_request_rows())
         self.idempotent = spec.idempotent
+        self.is_decoupled = self.signature.decoupled  # any number of answers to a request
         self.labels = spec.labels
         self.priority_levels = spec.batching.priority_levels  # 0 = none, or none that is known here
         self.default_priority = spec.batching.default_priority_level
@@ -170,6 +172,7 @@ class Entry:
         "has_sequences",
         "headers",
         "internal_names",
+        "is_special",
         "name",
         "shadows",
         "spec",
@@ -183,6 +186,7 @@ class Entry:
         self.targets = targets
         self.deadline_ns = spec.default_deadline_ms * 1_000_000
         self.has_sequences = any(target.is_sequential for target in targets.values())
+        self.is_special = self.has_sequences or any(target.is_decoupled for target in targets.values())
         uses = {use.entity.partition(":")[2].lower() for use in spec.features if use.entity.startswith("header:")}
         self.headers = chooser.headers() | uses  # whose values matter
         sources = {use.entity for use in spec.features} | ({chooser.sticky_by} if chooser.sticky_by else set())

@@ -1,0 +1,208 @@
+"""Models that give any number of answers, through the whole mesh, behind both front doors."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+
+import grpc.aio
+import pytest
+import pytest_asyncio
+
+from tests.support.mesh import until
+from tests.support.service_process import REPOSITORY
+from tests.support.streaming import (
+    FRONTS,
+    TIMEOUT_S,
+    Caller,
+    StreamMesh,
+    count,
+    request,
+    stream_mesh,
+)
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def streams(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[StreamMesh]:
+    async with stream_mesh(tmp_path_factory.mktemp("streams")) as mesh:
+        yield mesh
+
+
+@pytest_asyncio.fixture(loop_scope="module", params=FRONTS)
+async def caller(request: pytest.FixtureRequest, streams: StreamMesh) -> AsyncIterator[Caller]:
+    async with streams.caller(request.param) as caller:
+        yield caller
+
+
+async def test_a_request_has_any_number_of_answers_and_is_told_their_end_if_it_asks(caller: Caller) -> None:
+    three = await caller.ask(count(3, "a", tell_end=True))
+    silent = await caller.ask(count(3, "b"))
+
+    assert [(each.id, each.error, each.values.get("i"), each.is_final) for each in three] == [
+        ("a", "", [0], False),
+        ("a", "", [1], False),
+        ("a", "", [2], False),
+        ("a", "", None, True),
+    ]
+    assert [(each.values["i"], each.is_final) for each in silent] == [([0], False), ([1], False), ([2], False)]
+    assert await caller.ask(count(0, "c")) == []
+    assert [(each.values, each.is_final) for each in await caller.ask(count(0, "d", tell_end=True))] == [({}, True)]
+
+
+async def test_an_error_after_answers_is_said_and_the_stream_stays_open(caller: Caller) -> None:
+    conversation = caller.open()
+    await conversation.say(count(-5, "a"))
+    heard = [await conversation.hear() for _ in range(4)]
+    await conversation.say(count(1, "b"))
+    after = await conversation.hear()
+    await conversation.call.done_writing()
+
+    assert [each.values.get("i") for each in heard] == [[0], [1], [2], None]
+    assert (heard[3].id, heard[3].error, heard[3].is_final) == ("a", "ValueError: unlucky", True)
+    assert (after.id, after.values["i"]) == ("b", [0])
+    assert await conversation.call.code() is grpc.StatusCode.OK
+
+
+async def test_what_is_wrong_with_a_request_is_said_in_its_place(caller: Caller) -> None:
+    answers = await caller.ask(
+        request("twice", "a", n=1),
+        request("nobody", "b", n=1),
+        request("count", "c", n=1),
+        request("twice", "d", n=2),
+    )
+
+    assert [each.id for each in answers] == ["a", "b", "c", "d"]
+    assert "model 'nobody' is unknown" in answers[1].error
+    assert "needs input 'size' too" in answers[2].error
+    assert [answers[at].values for at in (0, 3)] == [{"y": [2]}, {"y": [4]}]
+
+
+async def test_ordinary_models_answer_in_order_each_answer_being_the_last_of_its_request(caller: Caller) -> None:
+    answers = await caller.ask(*(request("twice", str(number), n=number) for number in range(200)))
+
+    assert [(each.id, each.values["y"]) for each in answers] == [(str(n), [2 * n]) for n in range(200)]
+    assert all(each.is_final for each in answers)
+
+
+async def test_answers_of_two_requests_share_a_stream_and_an_ordinary_one_waits_for_neither(caller: Caller) -> None:
+    answers = await caller.ask(count(300, "a"), count(300, "b"), request("twice", "c", n=4))
+    by_id = {name: [each.values.get("i") for each in answers if each.id == name] for name in "abc"}
+
+    assert by_id["a"] == by_id["b"] == [[number] for number in range(300)]
+    assert by_id["c"] == [None]
+
+
+async def test_ten_thousand_answers_come_whole_and_in_order(caller: Caller) -> None:
+    answers = await caller.ask(count(10_000, tell_end=True))
+
+    assert [each.values["i"][0] for each in answers[:-1]] == list(range(10_000))
+    assert answers[-1].is_final
+
+
+async def test_large_and_small_answers_keep_their_order(caller: Caller) -> None:
+    answers = await caller.ask(count(6, size=900_000), count(200, size=10))
+
+    for size, n in ((900_000, 6), (10, 200)):
+        assert [each.values["i"] for each in answers if len(each.values["pad"]) == size] == [[i] for i in range(n)]
+
+
+async def test_one_answer_is_not_to_be_had_of_a_model_with_many(caller: Caller) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await caller.stub.ModelInfer(count(3), timeout=TIMEOUT_S)
+
+    assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
+    assert "model count/1 is decoupled" in (refused.value.details() or "")
+
+
+async def test_a_list_of_answers_is_a_stream_where_its_config_says_so(caller: Caller) -> None:
+    answers = await caller.ask(request("listed", text_input=b"one two three"))
+
+    assert [each.values["text_output"] for each in answers] == [b"one", b"two", b"three"]
+
+
+async def test_a_caller_that_goes_away_ends_its_generators(streams: StreamMesh, caller: Caller) -> None:
+    conversation = caller.open()
+    await conversation.say(count(1_000_001))
+    await conversation.say(request("tick", n=1))
+    await conversation.hear()
+    conversation.call.cancel()
+
+    assert 0 < await streams.noted("1000001") < 1_000_001
+    await streams.noted("tick-1")
+    await streams.quiet("count")
+    await streams.quiet("tick")
+
+
+async def test_a_deadline_ends_a_generator(streams: StreamMesh, caller: Caller) -> None:
+    conversation = caller.open(timeout_s=1)
+    await conversation.say(request("tick", n=2))
+
+    assert await conversation.call.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    await streams.noted("tick-2")
+    await streams.quiet("tick")
+
+
+async def test_a_slow_reader_stops_its_generator_and_nobody_else(streams: StreamMesh, caller: Caller) -> None:
+    conversation = caller.open()
+    before = await streams.counted("streamed_answers_total", "count")
+    await conversation.say(count(3000, size=100_000))
+    seen: list[float] = []
+
+    async def rests() -> bool:
+        seen.append(await streams.counted("streamed_answers_total", "count") - before)
+        await asyncio.sleep(0.1)
+        return len(seen) > 5 and seen[-1] > 0 and len(set(seen[-5:])) == 1
+
+    await until("the generator rests", rests, TIMEOUT_S)
+    assert seen[-1] < 1000
+    assert len(await caller.ask(count(500, size=100))) == 500, "who reads is answered"
+    heard = [await conversation.hear() for _ in range(300)]
+    conversation.call.cancel()
+
+    assert [each.values["i"] for each in heard] == [[i] for i in range(300)]
+    assert await streams.noted("3000") < 3000
+    await streams.quiet("count")
+
+
+async def test_a_worker_that_is_killed_in_the_middle_is_an_error_and_the_stream_goes_on(
+    streams: StreamMesh, caller: Caller
+) -> None:
+    conversation = caller.open()
+    await conversation.say(count(1_000_000, "a", size=1000))
+    first = await conversation.hear()
+    os.kill(first.values["pid"][0], signal.SIGKILL)
+    while not (answer := await conversation.hear()).error:
+        assert answer.id == "a"
+
+    assert answer.is_final
+    assert answer.error.startswith("the process of count/1 died with this request, after ")
+
+    async def is_answered() -> bool:
+        await conversation.say(count(1, "b"))
+        heard = await conversation.hear()
+        return heard.id == "b" and not heard.error
+
+    await until("the model answers again", is_answered, TIMEOUT_S)
+
+
+async def test_tritonclient_streams(streams: StreamMesh) -> None:
+    address = await streams.mesh.listening("router", "grpc")
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.support.triton_streamer", address),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        cwd=REPOSITORY,
+    )
+    async with asyncio.timeout(60):
+        out, err = await process.communicate()
+    assert process.returncode == 0, err.decode()
+    said = json.loads(out)
+
+    assert said["answers"] == [["a", 0, False], ["a", 1, False], ["a", 2, False], ["a", None, True]]
+    assert said["ordinary"] == [["b", 8, True]]
+    assert "model 'nobody' is unknown" in said["error"]
+    assert said["after"] == [["d", 0, False]]
