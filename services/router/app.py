@@ -22,7 +22,7 @@ from services.chassis.reflection import reflect
 from services.router.access.building import build_gate
 from services.router.access.gate import Access
 from services.router.access.interceptor import AccessInterceptor
-from services.router.catalogue import Catalogue
+from services.router.catalogue import SHARED_MEMORY, Catalogue
 from services.router.codec import MODEL_INFER, ModelInferCodec
 from services.router.config import RouterConfig
 from services.router.features import Features
@@ -81,6 +81,7 @@ async def build(config: RouterConfig, app: App) -> AsyncIterator[None]:
     state.listeners += [statistics.changed, lambda: statistics.ledger.forget_models(table.entries().keys())]
     table.closed = state.closed
     catalogue = Catalogue(table, release(), statistics, not_ready=state.not_ready, closed=state.closed)
+    catalogue.extensions.update({SHARED_MEMORY} if config.system_shared_memory else ())
     app.ready_when(state.not_ready)
     app.spawn(state.mirror.run(), "etcd-mirror")
     app.spawn(state.watch_age(), "config-age")

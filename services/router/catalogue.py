@@ -15,7 +15,16 @@ from turnout.triton import model_config_pb2
 from turnout.v1 import link_pb2
 
 # What Triton calls what is here; its clients go by these words.
-EXTENSIONS = ("model_configuration", "parameters", "schedule_policy", "sequence", "statistics")
+EXTENSIONS = (
+    "binary_tensor_data",
+    "classification",
+    "model_configuration",
+    "parameters",
+    "schedule_policy",
+    "sequence",
+    "statistics",
+)
+SHARED_MEMORY = "system_shared_memory"  # where it is switched on
 
 
 class ModelMetadata(NamedTuple):
@@ -50,12 +59,13 @@ class Catalogue:
         self._not_ready = not_ready
         self._closed = closed
         self._statistics = statistics
+        self.extensions = set(EXTENSIONS)
 
     def is_ready(self) -> bool:
         return self._not_ready() is None
 
     def server_metadata(self) -> dict[str, Any]:
-        return {"name": "turnout", "version": self._release, "extensions": list(EXTENSIONS)}
+        return {"name": "turnout", "version": self._release, "extensions": sorted(self.extensions)}
 
     def names(self) -> list[str]:
         return sorted(self._table.entries())

@@ -1,4 +1,4 @@
-"""grpc.health.v1 and reflection, as probes and tools ask for them."""
+"""What probes and tools ask for: grpc.health.v1, reflection, readiness, metadata and configuration of models."""
 
 import asyncio
 import secrets
@@ -10,9 +10,11 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2
 
+from inference import grpc_service_pb2 as pb
 from services.core import keys
 from services.core.registry import Inventory, InventoryVersion
-from tests.support.router_mesh import TIMEOUT_S, RouterMesh
+from services.router.plain import plain
+from tests.support.router_mesh import TIMEOUT_S, RouterMesh, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -126,3 +128,53 @@ async def test_a_method_that_is_not_offered_says_so(mesh: RouterMesh) -> None:
             await mesh.channel.unary_unary(path)(b"", timeout=TIMEOUT_S)
 
         assert (path, error.value.code()) == (path, grpc.StatusCode.UNIMPLEMENTED)
+
+
+async def test_what_is_unknown_is_not_found_and_what_is_not_ready_unavailable(mesh: RouterMesh) -> None:
+    model = await mesh.model("1", "2")
+    await model.route({"stable": "1", "labels": {"next": "2"}})
+    known = Inventory(models={model.name: {version: InventoryVersion(state="LOADING") for version in ("1", "2", "3")}})
+    await mesh.put(f"{keys.STATUS}runtime/{model.name}/inventory", known.dump())
+    ladder = {"": 200, "1": 200, "2": 200, "next": 200, "3": 503, "4": 404, "champion": 404}
+    codes = {200: grpc.StatusCode.OK, 404: grpc.StatusCode.NOT_FOUND, 503: grpc.StatusCode.UNAVAILABLE}
+
+    async def is_known() -> bool:
+        return (await mesh.rest(f"/v2/models/{model.name}/versions/3/ready", method="GET")).status == 503
+
+    await until("version 3 is known", is_known)
+    for version, status in ladder.items():
+        place = f"/v2/models/{model.name}" + (f"/versions/{version}" if version else "")
+        for what in ("/ready", "", "/config"):
+            assert (version, (await mesh.rest(place + what, method="GET")).status) == (version, status)
+        for ask in (
+            mesh.stub.ModelReady(pb.ModelReadyRequest(name=model.name, version=version), timeout=TIMEOUT_S),
+            mesh.stub.ModelMetadata(pb.ModelMetadataRequest(name=model.name, version=version), timeout=TIMEOUT_S),
+            mesh.stub.ModelConfig(pb.ModelConfigRequest(name=model.name, version=version), timeout=TIMEOUT_S),
+        ):
+            assert (version, await ask.code()) == (version, codes[status])
+    assert (await mesh.rest("/v2/models/nobody/ready", method="GET")).status == 404
+
+
+async def test_the_configuration_is_the_same_by_both_protocols_and_holds_what_lies_beside_the_artifact(
+    mesh: RouterMesh,
+) -> None:
+    spec = {"batching": {"max_batch_size": 32, "max_queue_delay_microseconds": 70}}
+    beside = b'{"max_batch_size": 8, "preferred_batch_size": [4]}'
+    model = await mesh.model(spec=spec, batching=beside)
+    asked = pb.ModelConfigRequest(name=model.name)
+    config = (await mesh.stub.ModelConfig(asked, timeout=TIMEOUT_S)).config
+    by_rest = await mesh.rest(f"/v2/models/{model.name}/config", method="GET")
+
+    assert by_rest.body == plain(config)
+    assert (config.name, config.max_batch_size, config.platform) == (model.name, 32, "puppet")
+    assert list(config.dynamic_batching.preferred_batch_size) == [4]
+    assert config.dynamic_batching.max_queue_delay_microseconds == 70
+    assert [(each.name, list(each.dims)) for each in (*config.input, *config.output)] == [("x", [2]), ("y", [2])]
+
+
+async def test_only_extensions_that_there_are_are_told(mesh: RouterMesh) -> None:
+    told = (await mesh.stub.ServerMetadata(pb.ServerMetadataRequest(), timeout=TIMEOUT_S)).extensions
+
+    assert {"statistics", "model_configuration", "binary_tensor_data"} <= set(told)
+    assert not {"cuda_shared_memory", "system_shared_memory"} & set(told)  # the one is not there, the other is off
+    assert (await mesh.rest("/v2", method="GET")).body["extensions"] == list(told)
