@@ -18,7 +18,12 @@ def _checked(address: str) -> str:
     return address
 
 
+def _checked_if_given(address: str) -> str:
+    return _checked(address) if address else ""
+
+
 Address = Annotated[str, AfterValidator(_checked)]  # host:port; port 0 = any free one
+OptionalAddress = Annotated[str, AfterValidator(_checked_if_given)]  # likewise; empty = not listened on
 
 
 class BadConfigError(Exception):

@@ -10,6 +10,7 @@ HOST = "127.0.0.1"
 ETCD_PORT = 2379
 MAX_REPLICAS = 16
 _ROUTER_REST, _ROUTER_GRPC, _ROUTER_METRICS = 8000, 8001, 8002
+_TFS_GRPC, _TFS_REST = 8500, 8501  # of the router too, where TensorFlow Serving's callers look for them
 _BATCHER_LINK, _BATCHER_METRICS, _RUNTIME_METRICS = 8101, 8102, 8112
 _PROXY_LINK, _PROXY_METRICS = 8121, 8122
 _SHADOW_LINK, _SHADOW_METRICS = 8131, 8132
@@ -47,6 +48,10 @@ class Ports:
     def __init__(self, offset: int | None) -> None:
         self._offset = offset
 
+    @property
+    def are_known(self) -> bool:
+        return self._offset is not None
+
     def at(self, port: int) -> str:
         return f"{HOST}:{0 if self._offset is None else port + self._offset}"
 
@@ -60,6 +65,8 @@ def plan(place: Place, ports: Ports, replicas: int = 1) -> list[Planned]:
         "REST_ADDRESS": ports.at(_ROUTER_REST),
         "METRICS_ADDRESS": ports.at(_ROUTER_METRICS),
     }
+    if ports.are_known:  # another server's ports are of use to those only who know them
+        router |= {"TFS_GRPC_ADDRESS": ports.at(_TFS_GRPC), "TFS_REST_ADDRESS": ports.at(_TFS_REST)}
     return [
         _planned(place, "feature-proxy", "feature_proxy", proxy, {"LINK_SOCKET": str(place.run / "features.sock")}),
         _planned(place, "shadow", "shadow", shadow, {"LINK_SOCKET": str(place.run / "shadow.sock")}),

@@ -14,10 +14,16 @@ from services.cli.output import say, show, table
 _TITLES = {
     "REST_ADDRESS": "REST (Open Inference Protocol)",
     "GRPC_ADDRESS": "gRPC (Open Inference Protocol)",
+    "TFS_REST_ADDRESS": "REST (TensorFlow Serving)",
+    "TFS_GRPC_ADDRESS": "gRPC (TensorFlow Serving)",
     "LINK_ADDRESS": "link",
     "METRICS_ADDRESS": "metrics and health",
 }
-_PATHS = {"REST_ADDRESS": "http://{}/v2", "METRICS_ADDRESS": "http://{}/metrics"}
+_PATHS = {
+    "REST_ADDRESS": "http://{}/v2",
+    "TFS_REST_ADDRESS": "http://{}/v1/models",
+    "METRICS_ADDRESS": "http://{}/metrics",
+}
 
 
 def show_welcome(data: DataDir, running: Running, *, is_demo: bool) -> None:

@@ -22,6 +22,7 @@ from services.chassis.reflection import reflect
 from services.router.access.building import build_gate
 from services.router.access.gate import Access
 from services.router.access.interceptor import AccessInterceptor
+from services.router.asking import Asker
 from services.router.catalogue import SHARED_MEMORY, Catalogue
 from services.router.codec import MODEL_INFER, ModelInferCodec
 from services.router.config import RouterConfig
@@ -34,6 +35,8 @@ from services.router.recording import Recorders
 from services.router.regions import Regions
 from services.router.rest.infer import Infer
 from services.router.rest.server import RestServer
+from services.router.rest.v1 import V1
+from services.router.rest.v1_infer import V1Infer
 from services.router.rest.v2 import Metadata
 from services.router.retry import RetryBudget
 from services.router.servicer import InferenceServicer
@@ -43,6 +46,9 @@ from services.router.stream_servicer import StreamMethod
 from services.router.streaming import StreamDispatcher
 from services.router.table import Table
 from services.router.tensor_extensions import TensorExtensions
+from services.router.tfserving.described import Described
+from services.router.tfserving.grpc_methods import TfServing
+from services.router.tfserving.listener import listening as tf_listening
 from services.router.tracing import TraceKeeper
 
 SERVICE = "inference.GRPCInferenceService"
@@ -93,7 +99,8 @@ async def build(config: RouterConfig, app: App) -> AsyncIterator[None]:
     app.spawn(state.tell_when_loaded(), "loaded")
     app.on_drain(partial(_refuse_new, health, dispatcher))
     try:
-        async with _listening(config, app, dispatcher, metrics, catalogue, health):
+        described = Described(table, state.inventories)
+        async with _listening(config, app, dispatcher, metrics, catalogue, described, health):
             yield
     finally:
         await state.close()
@@ -113,9 +120,10 @@ async def _listening(
     dispatcher: StreamDispatcher,
     metrics: RouterMetrics,
     catalogue: Catalogue,
+    described: Described,
     health: Health,
 ) -> AsyncIterator[None]:
-    """Open both listeners and say where they are; close them when left."""
+    """Open all listeners and say where they are; close them when left."""
     limits = {"max_in_flight": config.max_in_flight, "max_message_bytes": config.max_message_bytes}
     security = app.listener_security("listeners", "TLS", config.tls)
     other = _other_methods(catalogue, health, config, dispatcher.access)
@@ -136,6 +144,9 @@ async def _listening(
     routes = Routes(dispatcher.access.guard)
     Metadata(catalogue).add_routes(routes)
     Infer(dispatcher, max_in_flight=config.max_in_flight).add_routes(routes)
+    V1(catalogue, described, is_kserve=config.kserve_status).add_routes(routes)
+    V1Infer(dispatcher, max_in_flight=config.max_in_flight).add_routes(routes)
+    tf_methods = TfServing(Asker(dispatcher, max_in_flight=config.max_in_flight), described)
     add_description(routes, "Turnout", release(), "The REST API of a router.")
     rest = RestServer(routes, max_message_bytes=config.max_message_bytes, max_connections=config.max_rest_connections)
     try:
@@ -143,7 +154,9 @@ async def _listening(
         app.announce(address=front.address, rest=rest.address)
         app.log.info("listening", name="grpc", address=front.address)
         app.log.info("listening", name="rest", address=rest.address)
-        yield
+        other = partial(_tf_methods, tf_methods, health, config, dispatcher.access)
+        async with tf_listening(config, app, dispatcher, metrics, routes, other, security):
+            yield
     finally:
         await front.stop(1)
         await rest.stop(1)
@@ -158,16 +171,28 @@ async def _loaded(state: State) -> None:
 
 def _other_methods(catalogue: Catalogue, health: Health, config: RouterConfig, access: Access) -> grpc.aio.Server:
     """The grpc.aio server of everything but ModelInfer."""
-    # Over our own limits, so that ours is the message a caller reads.
-    server = grpc_server(
-        limit_bytes=config.max_message_bytes + (64 << 20),
-        max_in_flight=config.max_in_flight + _OTHER_CALLS,
-        interceptors=[AccessInterceptor(access)],
-    )
+    server = _guarded_server(config, access)
     grpc_service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(InferenceServicer(catalogue), server)
     health_pb2_grpc.add_HealthServicer_to_server(health, server)
     reflect(server, (SERVICE, HEALTH))
     return server
+
+
+def _tf_methods(methods: TfServing, health: Health, config: RouterConfig, access: Access) -> grpc.aio.Server:
+    """The grpc.aio server of all that TensorFlow Serving's port answers but Predict."""
+    server = _guarded_server(config, access)
+    methods.add_to(server)
+    health_pb2_grpc.add_HealthServicer_to_server(health, server)
+    return server
+
+
+def _guarded_server(config: RouterConfig, access: Access) -> grpc.aio.Server:
+    """Its limits are over our own, so that ours is the message a caller reads."""
+    return grpc_server(
+        limit_bytes=config.max_message_bytes + (64 << 20),
+        max_in_flight=config.max_in_flight + _OTHER_CALLS,
+        interceptors=[AccessInterceptor(access)],
+    )
 
 
 def _health(catalogue: Catalogue) -> dict[str, bool]:

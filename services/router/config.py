@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, model_validator
 
-from services.chassis.config import Address, ServiceConfig
+from services.chassis.config import Address, OptionalAddress, ServiceConfig
 from services.chassis.listening import is_loopback
 from services.chassis.tls.settings import ListenerTls
 
@@ -25,6 +25,9 @@ class RouterConfig(ServiceConfig):
 
     grpc_address: Address = "127.0.0.1:8001"
     rest_address: Address = "127.0.0.1:8000"
+    tfs_grpc_address: OptionalAddress = ""  # TensorFlow Serving's gRPC, whose port is 8500; empty = not offered
+    tfs_rest_address: OptionalAddress = ""  # rest_address by another port, TensorFlow Serving's 8501; empty = not
+    kserve_status: bool = False  # GET /v1/models/MODEL answers as KServe does, else as TensorFlow Serving
     metrics_address: Address = "127.0.0.1:8002"
     # Triton's nv_inference_* of all replicas in /metrics too: for one router whose batchers nobody scrapes.
     fleet_metrics: bool = False

@@ -3,11 +3,13 @@
 from time import perf_counter_ns
 from typing import Protocol
 
+import structlog
+
 from services.chassis.front import Front, Metadata
 from services.chassis.quick_reply import AnyReply
 from services.chassis.retry_hint import status_details
 from services.core import stages
-from services.core.errors import DeadlineExceededError, OverloadedError, ServingError, TooLargeError
+from services.core.errors import DeadlineExceededError, InternalError, OverloadedError, ServingError, TooLargeError
 from services.router.codec import timing_text
 from services.router.dispatcher import Dispatcher
 from services.router.flight import REQUEST_ID, Flight, request_id_of
@@ -15,6 +17,7 @@ from services.router.inference import Inference
 from services.router.metrics import RouterMetrics
 from services.router.templates import Template
 
+log = structlog.get_logger()
 TIMING = "turnout-timing"
 ARM = "turnout-arm"
 
@@ -106,7 +109,13 @@ class HotMethod:
     def answer(self, flight: Flight, reply: AnyReply) -> None:
         call_id = flight.call_id
         self._calls.pop(call_id, None)
-        self.front.respond(call_id, self._write(flight, reply), self._trailing(flight, reply))
+        try:
+            payload = self._write(flight, reply)
+        except Exception:  # a replica's outputs are not what they say
+            log.exception("answer_failed", model=flight.target.model, version=flight.target.version)
+            self.fail(flight, InternalError("internal error"))
+            return
+        self.front.respond(call_id, payload, self._trailing(flight, reply))
 
     def fail(self, flight: Flight, error: ServingError) -> None:
         self._calls.pop(flight.call_id, None)

@@ -103,24 +103,25 @@ class RequestCounts(Collector):
 
 
 class FrontTimes(Collector):
-    """turnout_front_seconds{code}: calls as the native front saw them, its own queue before Python included."""
+    """turnout_front_seconds{method,code}: calls as native fronts saw them, their queue before Python included."""
 
-    def __init__(self, read: Callable[[], dict[str, Any]], method: str) -> None:
-        self._read = read
-        self._method = method
+    def __init__(self) -> None:
+        self.fronts: list[tuple[Callable[[], dict[str, Any]], str]] = []  # how to read one, and its hot method
 
     def collect(self) -> Iterator[Metric]:
         family = HistogramMetricFamily(
             "turnout_front_seconds",
-            "Time of ModelInfer calls at the front door, from their first byte to their last, by gRPC status code.",
-            labels=("code",),
+            "Time of hot calls at the front door, from their first byte to their last, by gRPC status code.",
+            labels=("method", "code"),
         )
-        counted = self._read()
-        bounds = [*(f"{bound:g}" for bound in counted.get("bounds", ())), "+Inf"]
-        for code, seen in counted.get("methods", {}).get(self._method, {}).get("status", {}).items():
-            buckets = list(zip(bounds, accumulate(seen["buckets"]), strict=True))
-            family.add_metric([str(code)], buckets, seen["sum"])
-        yield family
+        for read, method in self.fronts:
+            counted = read()
+            bounds = [*(f"{bound:g}" for bound in counted.get("bounds", ())), "+Inf"]
+            for code, seen in counted.get("methods", {}).get(method, {}).get("status", {}).items():
+                buckets = list(zip(bounds, accumulate(seen["buckets"]), strict=True))
+                family.add_metric([method.rpartition("/")[2], str(code)], buckets, seen["sum"])
+        if self.fronts:
+            yield family
 
     def describe(self) -> Iterable[Metric]:
         return ()
@@ -130,9 +131,10 @@ class RouterMetrics:
     """What the router counts. Labels come from configuration only: an unknown model counts as model ""."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._registry = registry
         self._stages = StageHistogram()
         self._requests = RequestCounts()
+        self._fronts = FrontTimes()
+        registry.register(self._fronts)
         registry.register(self._stages)
         registry.register(self._requests)
         self.mirrored = Counter("turnout_mirrored", "Requests copied to a comparator.", registry=registry)
@@ -174,7 +176,7 @@ class RouterMetrics:
 
     def follow_front(self, read: Callable[[], dict[str, Any]], method: str) -> None:
         """Show what the native front counted of `method`, whenever scraped."""
-        self._registry.register(FrontTimes(read, method))
+        self._fronts.fronts.append((read, method))
 
     def answered(self, target: Target, arm: str, sample: tuple[int, ...]) -> None:
         """One answered request; `sample` has its durations in the order of STAGES and TOTAL (nanoseconds)."""

@@ -13,7 +13,7 @@ from services.chassis.etcd.snapshot import Stored
 from services.chassis.peers import Peers
 from services.chassis.replicas import Replicas
 from services.core import keys
-from services.core.registry import ConfigStatus, ServiceRecord
+from services.core.registry import ConfigStatus, Inventory, ServiceRecord
 from services.core.spec import BadValueError
 from services.router.access.gate import Access
 from services.router.desired import Desired
@@ -56,6 +56,10 @@ class State:
         self.replicas = Replicas(app.hello, app.host, self._changed, arenas, app.link_security)
         snapshot = app.config.data_dir / f"router-{app.config.instance or 'snapshot'}.json"
         self.mirror = Mirror(app.etcd, PREFIXES, self._take, snapshot=snapshot, log=app.log)
+
+    def inventories(self) -> Iterable[Inventory]:
+        """What each live pod says of its versions."""
+        return self._desired.inventory.values()
 
     def not_ready(self) -> str | None:
         """Why the router is not ready; None when it is. Never for want of etcd once it has a snapshot."""
