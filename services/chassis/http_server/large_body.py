@@ -40,7 +40,10 @@ class LargeBody(asyncio.BufferedProtocol):
             return
         more = min(self._size - at, at)
         if self._owner.body_grew(more):
-            self._buffer += bytes(more)
+            try:
+                self._buffer += bytes(more)
+            except BufferError:  # asyncio's TLS still holds what it was given
+                self._buffer = self._buffer + bytes(more)
             self._view = memoryview(self._buffer)
 
     def connection_lost(self, error: Exception | None) -> None:

@@ -3,18 +3,25 @@
 import asyncio
 import gzip
 import json
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
+from prometheus_client import CollectorRegistry
 
 from services.chassis.http import HttpRequest, HttpResponse, Routes
 from services.chassis.http_server.exchange import Exchange
 from services.chassis.http_server.limits import Limits
 from services.chassis.http_server.server import HttpServer
+from services.chassis.tls import Certificates, ListenerSecurity, ListenerTls
 from services.core.errors import InvalidRequestError, OverloadedError
+from tests.support.certificates import Authority
+from tests.support.certificates import Caller as TlsCaller
 
 TIMEOUT_S = 30.0
 LIMITS = Limits(body_bytes=1 << 20)
@@ -123,15 +130,17 @@ class Caller:
 
 
 @asynccontextmanager
-async def serving(limits: Limits = LIMITS) -> AsyncIterator[tuple[Api, HttpServer, Callable[[], Any]]]:
+async def serving(
+    limits: Limits = LIMITS, security: ListenerSecurity | None = None, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[tuple[Api, HttpServer, Callable[[], Any]]]:
     api = Api()
     server = HttpServer(api.routes(), limits, echoed="x-request-id")
-    await server.start("127.0.0.1:0")
+    await server.start("127.0.0.1:0", security=security)
     host, port = server.address.split(":")
     writers = []
 
     async def dial() -> Caller:
-        reader, writer = await asyncio.open_connection(host, int(port))
+        reader, writer = await asyncio.open_connection(host, int(port), ssl=tls)
         writers.append(writer)
         return Caller(reader, writer)
 
@@ -203,6 +212,30 @@ async def test_a_body_is_whole_however_it_comes(size: int, step: int) -> None:
             await sending
             assert (status, got == body) == (200, True)
         assert server.reserve(4 << 20)  # nothing is left of what was set aside
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+def test_bodies_of_any_size_come_through_tls(tmp_path: Path, run: Callable[[Any], None]) -> None:
+    authority = Authority()
+    files = authority.issue("server").write(tmp_path / "server")
+    certificates = Certificates(CollectorRegistry())
+    security = certificates.listener("listeners", ListenerTls.model_validate(files))
+    tls = TlsCaller(authority).context(tmp_path)
+
+    async def send() -> None:
+        async with serving(replace(LIMITS, body_bytes=8 << 20), security, tls) as (_, server, dial):
+            caller = await dial()
+            for size in (5, 70_000, 7 << 20):
+                body = bytes(range(256)) * (size // 256) + bytes(size % 256)
+                sending = asyncio.create_task(trickle(caller, post("/echo", body, "X-A: 1"), 1 << 20))
+                status, _, got = await caller.answer()
+                await sending
+                assert (status, got == body) == (200, True)
+            assert server.reserve(32 << 20)
+            said = await caller.ask(b"no HTTP\r\n\r\n")
+            assert (said[0], await caller.rest()) == (400, b"")
+
+    run(send())
 
 
 async def trickle(caller: Caller, data: bytes, step: int) -> None:
