@@ -154,8 +154,8 @@ async def _listening(
         app.announce(address=front.address, rest=rest.address)
         app.log.info("listening", name="grpc", address=front.address)
         app.log.info("listening", name="rest", address=rest.address)
-        other = partial(_tf_methods, tf_methods, health, config, dispatcher.access)
-        async with tf_listening(config, app, dispatcher, metrics, routes, other, security):
+        behind = partial(_tf_methods, tf_methods, health, config, dispatcher.access)
+        async with tf_listening(config, app, dispatcher, metrics, routes, behind, security):
             yield
     finally:
         await front.stop(1)
