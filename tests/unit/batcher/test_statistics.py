@@ -1,10 +1,12 @@
 """What is said of counts on links: what changed, once; what is asked for, with the question's number at the end."""
 
+from dataclasses import replace
+
 from services.batcher.policy import BatchPolicy
 from services.batcher.statistics import Statistics
 from services.batcher.tally import Tally
 from services.core.errors import INTERNAL
-from tests.support.batching import MS, Bench
+from tests.support.batching import ECHO, MS, Bench
 from turnout.v1 import link_pb2 as pb
 
 
@@ -45,6 +47,20 @@ def test_failures_and_those_who_left_are_counted_with_the_time_they_spent() -> N
 
     assert (version.success, version.fail, version.fail_ns) == (0, 2, 4 * MS)
     assert (list(version.sizes), version.last_ms) == ([], 0)
+
+
+def test_a_streamed_request_is_one_execution_however_many_answers_it_has() -> None:
+    signature = replace(ECHO, batches=False, decoupled=True)
+    bench = Bench(BatchPolicy(max_batch_rows=0), signature=signature)
+    statistics = Statistics({("echo", "1"): bench.batcher.lobby.tally}, bench.time.clock)
+    bench.send([1], credit=8192)
+    (request,) = bench.puppet.batches()
+    for seq, final in ((0, False), (1, False), (2, True)):
+        bench.puppet.reply(pb.Reply(id=request.id, seq=seq, final=final, stages_ns=[0, 5, 0], digest="sha256:1"))
+    ((version,),) = [stats.versions for stats in said(statistics.whole())]
+
+    assert (version.success, version.fail) == (1, 0)
+    assert [(size.rows, size.count, size.compute_ns) for size in version.sizes] == [(1, 1, 5)]
 
 
 def test_an_answer_is_about_what_was_asked_and_ends_with_its_number() -> None:
