@@ -87,9 +87,9 @@ class CallerLinks:
         self._cancel(caller, frame.cancels)  # after the requests: one may be cancelled in the frame that brought it
         for batcher in touched:
             batcher.pump(now_ns)
-        for asked in frame.stats:
-            for part in self._statistics.answer(asked):
-                link.send_encoded(part)
+        if frame.stats:
+            self.tell_counts()
+            link.send_encoded(self._statistics.answered(frame.stats[-1].asks))
 
     @staticmethod
     def _cancel(caller: Caller, numbers: Iterable[int]) -> None:

@@ -1,4 +1,4 @@
-"""What this pod has counted, told to the peers on its links: whole when one opens, what changed, what is asked for."""
+"""What this pod has counted, told to the peers on its links: all when one opens, then what changed."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -41,11 +41,10 @@ class Statistics:
             self._told = {name: seen for name, seen in self._told.items() if name in self._tallies}
         return _envelopes(self._said(news))
 
-    def answer(self, asked: pb.Stats) -> list[bytes]:
-        """What a peer asks for, as it is now."""
-        tallies = self._tallies.items()
-        chosen = [each for each in tallies if asked.model in ("", each[0][0])]
-        return [*_envelopes(self._said(chosen)), _encoded(pb.Stats(answers=asked.asks))]
+    @staticmethod
+    def answered(question: int) -> bytes:
+        """The end of the answer to a question: what changed was said before it."""
+        return _encoded(pb.Stats(answers=question))
 
     def _said(self, tallies: Iterable[tuple[tuple[str, str], Tally]]) -> Iterator[pb.VersionStats]:
         now_ns, now_ms = self._clock(), time.time_ns() // 1_000_000

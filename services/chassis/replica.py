@@ -114,10 +114,10 @@ class Replica:
             if self._link is not None:
                 self._link.frame_for(12).cancels.append(request_id)
 
-    def ask(self, number: int, model: str) -> None:
-        """Ask what was counted of `model` (empty = of all) until now: `on_stats` hears it, the number at its end."""
+    def ask(self, number: int) -> None:
+        """Ask what was counted until now: `on_stats` hears it, the number at its end."""
         if self._link is not None:
-            self._link.frame_for(len(model) + 16).stats.add(asks=number, model=model)
+            self._link.frame_for(16).stats.add(asks=number)
 
     async def close(self) -> None:
         await self._client.close()

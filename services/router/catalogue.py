@@ -96,7 +96,7 @@ class Catalogue:
     async def model_statistics(self, model: str, version: str) -> list[link_pb2.VersionStats]:
         """What the fleet has counted until now: of all models, of one, or of one version of it."""
         self._counted(model, version)
-        await self._statistics.ask(model)
+        await self._statistics.ask()
         return [self._statistics.ledger.total(*each) for each in self._counted(model, version)]
 
     def ready_models(self) -> dict[str, bool]:

@@ -1,6 +1,7 @@
 """What the fleet has counted, asked of its replicas when a caller asks: in rounds, of which one is under way."""
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 
 from services.chassis.replicas import Replica
@@ -8,13 +9,13 @@ from services.router.ledger import Ledger
 from turnout.v1 import link_pb2 as pb
 
 _PATIENCE_S = 1.0  # with a replica that does not answer: its last word counts
+_GAP_S = 0.05  # from one question to the next: replicas have other things to do
 
 
 class Round:
     """One question to all replicas, for everybody who asked before it began."""
 
     def __init__(self) -> None:
-        self.models: set[str] = set()
         self.missing: set[Replica] = set()  # who have not answered yet
         self.over = asyncio.Event()
         self.number = 0
@@ -29,16 +30,16 @@ class Statistics:
         self._replicas = replicas
         self._now: Round | None = None
         self._next: Round | None = None
+        self._alarm: asyncio.TimerHandle | None = None  # until the next may begin
+        self._began_s = -math.inf
         self._last = 0
 
-    async def ask(self, model: str) -> None:
-        """Return once the ledger holds what every live replica has counted of `model` (empty = of all) until now."""
+    async def ask(self) -> None:
+        """Return once the ledger holds what every live replica has counted until now."""
         if self._next is None:
             self._next = Round()
         mine = self._next
-        mine.models.add(model)
-        if self._now is None:
-            self._begin(mine)
+        self._go_on()
         await mine.over.wait()
 
     def received(self, replica: Replica, stats: Sequence[pb.Stats]) -> None:
@@ -56,15 +57,28 @@ class Statistics:
             self._now.missing = {replica for replica in self._now.missing if replica.is_connected}
             self._end_if_all_are_here(self._now)
 
-    def _begin(self, begun: Round) -> None:
-        self._now, self._next = begun, None
+    def _go_on(self) -> None:
+        """Begin the next round, if somebody waits for it and it may begin."""
+        if self._next is None or self._now is not None or self._alarm is not None:
+            return
+        loop = asyncio.get_running_loop()
+        wait_s = self._began_s + _GAP_S - loop.time()
+        if wait_s > 0:
+            self._alarm = loop.call_later(wait_s, self._rung)
+            return
+        begun, self._next = self._next, None
+        self._now = begun
+        self._began_s = loop.time()
         self._last = begun.number = self._last + 1
         begun.missing = {replica for replica in self._replicas() if replica.is_connected and replica.tells_counts}
-        begun.timer = asyncio.get_running_loop().call_later(_PATIENCE_S, self._end, begun)
-        model = next(iter(begun.models)) if len(begun.models) == 1 else ""
+        begun.timer = loop.call_later(_PATIENCE_S, self._end, begun)
         for replica in begun.missing:
-            replica.ask(begun.number, model)
+            replica.ask(begun.number)
         self._end_if_all_are_here(begun)
+
+    def _rung(self) -> None:
+        self._alarm = None
+        self._go_on()
 
     def _end_if_all_are_here(self, now: Round) -> None:
         if not now.missing:
@@ -75,5 +89,4 @@ class Statistics:
             now.timer.cancel()
         now.over.set()
         self._now = None
-        if self._next is not None:
-            self._begin(self._next)
+        self._go_on()

@@ -1,6 +1,7 @@
 """Who asks for counts gets those of after the question; one question to the replicas is under way at a time."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -20,10 +21,10 @@ class FakeReplica:
         self.name = name
         self.is_connected = True
         self.tells_counts = tells_counts
-        self.asked: list[tuple[int, str]] = []
+        self.asked: list[int] = []
 
-    def ask(self, number: int, model: str) -> None:
-        self.asked.append((number, model))
+    def ask(self, number: int) -> None:
+        self.asked.append(number)
 
 
 def desk(*replicas: FakeReplica) -> Statistics:
@@ -32,20 +33,26 @@ def desk(*replicas: FakeReplica) -> Statistics:
 
 def answer(statistics: Statistics, replica: FakeReplica, success: int = 1) -> None:
     counts = pb.Stats(versions=[pb.VersionStats(model="m", version="1", success=success)])
-    said: list[Any] = [counts, pb.Stats(answers=replica.asked[-1][0])]
+    said: list[Any] = [counts, pb.Stats(answers=replica.asked[-1])]
     statistics.received(cast("Replica", replica), said)
 
 
-async def asked(statistics: Statistics, *models: str) -> list["asyncio.Task[None]"]:
-    tasks = [asyncio.create_task(statistics.ask(model)) for model in models]
+async def asked(statistics: Statistics, callers: int = 1) -> list["asyncio.Task[None]"]:
+    tasks = [asyncio.create_task(statistics.ask()) for _ in range(callers)]
     await asyncio.sleep(0)
     return tasks
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.001)
 
 
 async def test_every_replica_is_heard_before_the_caller() -> None:
     one, two = FakeReplica("one"), FakeReplica("two")
     statistics = desk(one, two)
-    (waits,) = await asked(statistics, "m")
+    (waits,) = await asked(statistics)
     answer(statistics, one)
     await asyncio.sleep(0)
     assert not waits.done()
@@ -58,29 +65,28 @@ async def test_every_replica_is_heard_before_the_caller() -> None:
 async def test_who_asks_while_a_question_is_under_way_gets_the_next() -> None:
     replica = FakeReplica("one")
     statistics = desk(replica)
-    first, second, third = await asked(statistics, "m", "m", "n")
-    assert replica.asked == [(1, "m")]
+    first, second, third = await asked(statistics, 3)
+    assert replica.asked == [1]
 
     answer(statistics, replica)
     await first
-    assert replica.asked == [(1, "m"), (2, "")]
     assert not second.done()
-
+    await until(lambda: replica.asked == [1, 2])
     answer(statistics, replica)
     await asyncio.gather(second, third)
-    assert replica.asked == [(1, "m"), (2, "")]
+    assert replica.asked == [1, 2]
 
 
 async def test_nobody_waits_for_who_is_gone_or_never_counted() -> None:
     old, one = FakeReplica("old", tells_counts=False), FakeReplica("one")
     statistics = desk(old, one)
-    (waits,) = await asked(statistics, "m")
+    (waits,) = await asked(statistics)
     one.is_connected = False
     statistics.changed()
     await waits
 
     assert old.asked == []
-    await statistics.ask("m")  # there is nobody to ask
+    await statistics.ask()  # there is nobody to ask
 
 
 async def test_one_that_hangs_is_waited_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,18 +94,32 @@ async def test_one_that_hangs_is_waited_for_a_while(monkeypatch: pytest.MonkeyPa
     replica = FakeReplica("one")
     statistics = desk(replica)
 
-    await asyncio.gather(statistics.ask("m"), statistics.ask("m"))
+    await asyncio.gather(statistics.ask(), statistics.ask())
 
-    assert [number for number, _ in replica.asked] == [1, 2]
+    assert replica.asked == [1, 2]
 
 
 async def test_a_caller_who_leaves_takes_nobody_along() -> None:
     replica = FakeReplica("one")
     statistics = desk(replica)
-    first, second = await asked(statistics, "m", "m")
+    first, second = await asked(statistics, 2)
     first.cancel()
     answer(statistics, replica)
-    await asyncio.sleep(0)
+    await until(lambda: replica.asked == [1, 2])
     answer(statistics, replica)
 
     await second
+
+
+async def test_questions_are_apart_however_many_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tested, "_GAP_S", 0.2)
+    replica = FakeReplica("one")
+    statistics = desk(replica)
+    began_s = asyncio.get_running_loop().time()
+    for number in (1, 2, 3):
+        (waits,) = await asked(statistics)
+        await until(lambda number=number: len(replica.asked) == number)  # type: ignore[misc]
+        answer(statistics, replica)
+        await waits
+
+    assert asyncio.get_running_loop().time() - began_s >= 0.4

@@ -201,16 +201,14 @@ class Serving(_message.Message):
     def __init__(self, models: _Optional[_Iterable[_Union[Served, _Mapping]]] = ...) -> None: ...
 
 class Stats(_message.Message):
-    __slots__ = ("asks", "answers", "model", "versions")
+    __slots__ = ("asks", "answers", "versions")
     ASKS_FIELD_NUMBER: _ClassVar[int]
     ANSWERS_FIELD_NUMBER: _ClassVar[int]
-    MODEL_FIELD_NUMBER: _ClassVar[int]
     VERSIONS_FIELD_NUMBER: _ClassVar[int]
     asks: int
     answers: int
-    model: str
     versions: _containers.RepeatedCompositeFieldContainer[VersionStats]
-    def __init__(self, asks: _Optional[int] = ..., answers: _Optional[int] = ..., model: _Optional[str] = ..., versions: _Optional[_Iterable[_Union[VersionStats, _Mapping]]] = ...) -> None: ...
+    def __init__(self, asks: _Optional[int] = ..., answers: _Optional[int] = ..., versions: _Optional[_Iterable[_Union[VersionStats, _Mapping]]] = ...) -> None: ...
 
 class VersionStats(_message.Message):
     __slots__ = ("model", "version", "last_ms", "success", "queue_ns", "input_ns", "compute_ns", "output_ns", "fail", "fail_ns", "sizes")
