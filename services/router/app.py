@@ -33,6 +33,7 @@ from services.router.metrics import RouterMetrics
 from services.router.mirror import Comparators, Mirrors
 from services.router.recording import Recorders
 from services.router.regions import Regions
+from services.router.rest.generate import Generate
 from services.router.rest.infer import Infer
 from services.router.rest.server import RestServer
 from services.router.rest.v1 import V1
@@ -144,6 +145,7 @@ async def _listening(
     routes = Routes(dispatcher.access.guard)
     Metadata(catalogue).add_routes(routes)
     Infer(dispatcher, max_in_flight=config.max_in_flight).add_routes(routes)
+    Generate(dispatcher, max_in_flight=config.max_in_flight).add_routes(routes)
     V1(catalogue, described, is_kserve=config.kserve_status).add_routes(routes)
     V1Infer(dispatcher, max_in_flight=config.max_in_flight).add_routes(routes)
     tf_methods = TfServing(Asker(dispatcher, max_in_flight=config.max_in_flight), described)

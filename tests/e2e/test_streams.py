@@ -150,15 +150,7 @@ async def test_a_slow_reader_stops_its_generator_and_nobody_else(streams: Stream
     conversation = caller.open()
     before = await streams.counted("streamed_answers_total", "count")
     await conversation.say(count(3000, size=100_000))
-    seen: list[float] = []
-
-    async def rests() -> bool:
-        seen.append(await streams.counted("streamed_answers_total", "count") - before)
-        await asyncio.sleep(0.1)
-        return len(seen) > 5 and seen[-1] > 0 and len(set(seen[-5:])) == 1
-
-    await until("the generator rests", rests, TIMEOUT_S)
-    assert seen[-1] < 1000
+    assert await streams.rest("count", before) < 1000
     assert len(await caller.ask(count(500, size=100))) == 500, "who reads is answered"
     heard = [await conversation.hear() for _ in range(300)]
     conversation.call.cancel()
@@ -187,6 +179,84 @@ async def test_a_worker_that_is_killed_in_the_middle_is_an_error_and_the_stream_
         return heard.id == "b" and not heard.error
 
     await until("the model answers again", is_answered, TIMEOUT_S)
+
+
+async def test_generate_gives_the_one_answer_as_a_flat_map(streams: StreamMesh) -> None:
+    async with streams.post("listed/generate", {"id": "r", "text_input": "word", "stream": False}) as answer:
+        flat = {"model_name": "listed", "model_version": "1", "id": "r", "text_output": "word"}
+        assert (answer.status, await answer.json()) == (200, flat)
+        assert answer.headers["turnout-arm"] == "stable"
+    async with streams.post("twice/versions/1/generate", {"n": [1, 2]}) as ordinary:
+        assert await ordinary.json() == {"model_name": "twice", "model_version": "1", "y": [2, 4]}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "message"),
+    [
+        ("listed/generate", {"text_input": "two words"}, 400, "gave more than one answer, generate takes one"),
+        ("listed/generate", {"text_input": ""}, 400, "gave no answer, generate takes one"),
+        ("listed/generate", {"text": "a"}, 400, "needs input 'text_input' too"),
+        ("listed/generate_stream", {"text_input": 5}, 400, "input 'text_input': BYTES takes text"),
+        ("listed/versions/9/generate_stream", {"text_input": "a"}, 404, "has no version 9"),
+        ("nobody/generate_stream", {"text_input": "a"}, 404, "model 'nobody' is unknown"),
+        ("count/infer", {"inputs": []}, 400, "needs input"),
+        ("tick/infer", {"inputs": [{"name": "n", "datatype": "INT32", "shape": [1], "data": [1]}]}, 501, "decoupled"),
+    ],
+)
+async def test_what_is_refused_has_its_status(
+    streams: StreamMesh, path: str, body: object, status: int, message: str
+) -> None:
+    async with streams.post(path, body) as answer:
+        said = (await answer.json())["error"]
+
+    assert (answer.status, message in said) == (status, True), said
+
+
+async def test_generate_stream_sends_an_event_for_each_answer(streams: StreamMesh) -> None:
+    async with streams.post("listed/generate_stream", {"text_input": "one two é"}) as answer:
+        events = (await answer.text()).split("\n\n")
+        assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
+    words = [json.loads(event.removeprefix("data: "))["text_output"] for event in events[:-1]]
+
+    assert (words, events[-1]) == (["one", "two", "é"], "")
+    async with streams.post("twice/generate_stream", {"n": 4}) as ordinary:
+        assert await ordinary.text() == 'data: {"model_name":"twice","model_version":"1","y":8}\n\n'
+    async with streams.post("listed/generate_stream", {"text_input": ""}) as silent:
+        assert (silent.status, await silent.text()) == (200, "")
+
+
+async def test_an_error_after_events_is_an_event(streams: StreamMesh) -> None:
+    async with streams.post("count/generate_stream", {"n": -5, "size": 0}) as answer:
+        events = [json.loads(event[6:]) for event in (await answer.text()).split("\n\n") if event]
+
+    assert answer.status == 200
+    assert [event.get("i") for event in events] == [0, 1, 2, None]
+    assert events[3] == {"error": "ValueError: unlucky"}
+
+
+async def test_who_hangs_up_on_events_ends_their_generator(streams: StreamMesh) -> None:
+    async with streams.post("count/generate_stream", {"n": 2_000_000, "size": 10}) as answer:
+        await answer.content.readline()
+
+    assert await streams.noted("2000000") < 2_000_000
+    await streams.quiet("count")
+
+
+async def test_a_reader_of_events_that_is_slow_stops_their_generator(streams: StreamMesh) -> None:
+    before = await streams.counted("streamed_answers_total", "count")
+    async with streams.post("count/generate_stream", {"n": 5000, "size": 100_000}) as answer:
+        assert await streams.rest("count", before) < 2000
+        assert answer.status == 200
+
+    assert await streams.noted("5000") < 5000
+
+
+async def test_a_time_limit_ends_a_generator_of_events(streams: StreamMesh) -> None:
+    async with streams.post("tick/generate_stream", {"n": 3}, **{"X-Request-Timeout-Ms": "700"}) as answer:
+        events = [event for event in (await answer.text()).split("\n\n") if event]
+
+    assert "deadline passed" in json.loads(events[-1][6:])["error"]
+    await streams.noted("tick-3")
 
 
 async def test_tritonclient_streams(streams: StreamMesh) -> None:

@@ -1,12 +1,14 @@
 """A mesh with models that stream, behind both front doors, and what a caller of ModelStreamInfer sees."""
 
 import asyncio
+import json
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import aiohttp
 import grpc.aio
 import numpy as np
 
@@ -122,6 +124,18 @@ class StreamMesh:
         """A metric of the batcher."""
         return await metric(self.mesh, "batcher-0", f"turnout_batcher_{name}", model=model)
 
+    async def rest(self, model: str, before: float) -> float:
+        """Answers that it has given since there were `before`, once there are no more of them."""
+        seen: list[float] = []
+
+        async def rests() -> bool:
+            seen.append(await self.counted("streamed_answers_total", model) - before)
+            await asyncio.sleep(0.1)
+            return len(seen) > 5 and seen[-1] > 0 and len(set(seen[-5:])) == 1
+
+        await until(f"{model} rests", rests, TIMEOUT_S)
+        return seen[-1]
+
     async def quiet(self, model: str) -> None:
         """Return once nothing of the model is under way."""
 
@@ -129,6 +143,17 @@ class StreamMesh:
             return await self.counted("in_flight_batches", model) == 0
 
         await until(f"{model} is quiet", is_quiet, TIMEOUT_S)
+
+    @asynccontextmanager
+    async def post(self, path: str, body: Any, **headers: str) -> AsyncIterator[aiohttp.ClientResponse]:
+        """A request of REST below /v2/models, its answer unread."""
+        url = f"http://{await self.mesh.listening('router', 'rest')}/v2/models/{path}"
+        timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
+        async with (
+            aiohttp.ClientSession(timeout=timeout) as session,
+            session.post(url, data=json.dumps(body), headers=headers) as answer,
+        ):
+            yield answer
 
     @asynccontextmanager
     async def caller(self, front: str) -> AsyncIterator["Caller"]:

@@ -104,3 +104,31 @@ INFER = About(
     headers=TIMEOUT
     | {"Inference-Header-Content-Length": "Bytes of JSON that the body begins with; those of tensors follow."},
 )
+_FLAT = Named(
+    "FlatRequest",
+    {
+        "type": "object",
+        "properties": {"id": TEXT, "parameters": {"type": "object"}},
+        "additionalProperties": True,
+        "description": "Values of inputs by name: one value, or lists of them. Other single values are parameters.",
+    },
+)
+_FLAT_ANSWER = Named(
+    "FlatAnswer",
+    made_of("model_name model_version", model_name=TEXT, model_version=TEXT, id=TEXT)
+    | {"additionalProperties": True, "description": "Values of outputs by name."},
+)
+GENERATE = About(
+    "Values of inputs by name in, those of outputs out; for models that give one answer.",
+    "inference",
+    _FLAT_ANSWER,
+    body=_FLAT,
+    headers=TIMEOUT,
+)
+GENERATE_STREAM = About(
+    "The same for any number of answers, each a server-sent event.",
+    "inference",
+    answer_types=("text/event-stream",),
+    body=_FLAT,
+    headers=TIMEOUT,
+)
