@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import threading
+import time
 from pathlib import Path
 
 from ngh2.events import PingAcknowledged
@@ -9,6 +11,7 @@ from ngh2.events import PingAcknowledged
 from services.chassis.link import Link
 
 TIMEOUT_S = 20.0
+_TICK_S = 0.02
 
 
 async def has_read(link: Link) -> None:
@@ -51,7 +54,31 @@ class Starvation:
         return self._total_s() - self._began_s
 
     def _total_s(self) -> float:
-        return sum(_waited_ns(pid) for pid in self._pids) / 1e9 + _stolen_s()
+        return max(sum(_waited_ns(pid) for pid in self._pids) / 1e9 + _stolen_s(), _pauses.seconds())
+
+
+class _Pauses:
+    """How much later than due a thread of this process woke up: of a machine that was stopped nothing else tells."""
+
+    def __init__(self) -> None:
+        self._seconds = 0.0
+        self._thread = threading.Thread(target=self._watch, name="pauses", daemon=True)
+
+    def seconds(self) -> float:
+        if not self._thread.is_alive():
+            self._thread.start()
+        return self._seconds
+
+    def _watch(self) -> None:
+        before = time.monotonic()
+        while True:
+            time.sleep(_TICK_S)
+            now = time.monotonic()
+            self._seconds += max(0.0, now - before - 2 * _TICK_S)
+            before = now
+
+
+_pauses = _Pauses()
 
 
 def _waited_ns(pid: int) -> int:

@@ -8,6 +8,7 @@ traffic.check(allowed={"UNAVAILABLE"})  # never a wrong, late or missing answer;
 """
 
 import asyncio
+import itertools
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -195,12 +196,12 @@ class Traffic:
             raise AssertionError(f"{what}: not within {_CLEAN_S:g} s\n{self.summary()}") from None
 
     async def _send_for_ever(self) -> None:
-        sent = 0
+        sent, numbers = 0, itertools.count()
         while True:
-            # What was missed while the machine was busy is left out: a burst would be another test.
+            # What was missed while the machine was busy is left out: a burst would be another test. No number is.
             due = int(self.now_s() * self.rate)
             room = max(0, self._most_in_flight - len(self._calls))
-            for number in range(max(sent, due - min(room, int(self.rate / 4))), due):
+            for _, number in zip(range(max(sent, due - min(room, int(self.rate / 4))), due), numbers, strict=False):
                 task = asyncio.create_task(self._call(number), name=f"call-{number}")
                 self._calls.add(task)
                 task.add_done_callback(self._calls.discard)

@@ -23,7 +23,15 @@ class Handler:
         self.remaining_s: list[float | None] = []
         self.came = asyncio.Event()
 
-    def call(self, call_id: int, payload: bytes, metadata: Metadata, remaining_s: float | None) -> None:
+    def call(
+        self,
+        call_id: int,
+        payload: bytes,
+        metadata: Metadata,
+        remaining_s: float | None,
+        peer: str,
+        certificate: bytes,
+    ) -> None:
         self.remaining_s.append(remaining_s)
         self.front.respond(call_id, payload)
         self.came.set()
