@@ -25,7 +25,7 @@ class MethodNotAllowedError(ServingError):
     code = UNIMPLEMENTED
     http_status: ClassVar[int | None] = 405
 
-    def __init__(self, message: str, allowed: Sequence[str]) -> None:
+    def __init__(self, message: str, allowed: Sequence[str] = ()) -> None:
         super().__init__(message)
         self.allowed = allowed
 
