@@ -16,7 +16,7 @@ from services.chassis.config import BadConfigError, ServiceConfig
 from services.chassis.etcd import EtcdClient, Registration, split_endpoints
 from services.chassis.heartbeat import Heartbeat
 from services.chassis.link import PROTOCOL
-from services.chassis.ops import Readiness
+from services.chassis.ops import OpsServer, Readiness
 from services.chassis.process import host_id
 from services.chassis.telemetry import Traces, otlp_exporter
 from services.chassis.tls import BadCertificateError, Certificates, Kept, ListenerSecurity, ListenerTls, Material
@@ -47,6 +47,7 @@ class App:
         # None = plaintext
         self.link_security = self.secured("LINK_TLS", lambda: self.certificates.links(config.link_tls))
         self.metrics_security = self.listener_security("metrics", "METRICS_TLS", config.metrics_tls)
+        self.ops = OpsServer(self.registry, self.heartbeat, self.readiness, self.metrics_security)
         self.etcd = _etcd(config, self.secured("ETCD_TLS", lambda: self.certificates.etcd(config.etcd_tls)))
         self.registration = Registration(self.etcd, log=self.log)
         self.hello = pb.Hello(service=service, instance=self.instance, protocol=PROTOCOL)

@@ -42,6 +42,7 @@ class HttpRequest:
     peer: str = ""  # the caller's address
     certificate: bytes = b""  # DER, of a caller that proved it is its own; empty = none
     caller: Any = None  # who that is, once the routes' guard has asked
+    may: Callable[[Role, str], bool] = field(default=lambda _role, _model: True)  # may that caller, with a model?
 
 
 @dataclass(slots=True)

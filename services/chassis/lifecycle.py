@@ -66,7 +66,7 @@ async def serve(service: str, config: C, build: Build[C]) -> int:
     logs.set_up(config.log_level, service=service, instance=instance)
     app = App(service, config, instance)
     reap()
-    ops = OpsServer(app.registry, app.heartbeat, app.readiness, app.metrics_security)
+    ops = app.ops
     _stop_on_signals(app)
     background: list[asyncio.Task[None]] = []
     try:

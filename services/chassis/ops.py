@@ -3,7 +3,7 @@
 import asyncio
 import concurrent.futures
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, NamedTuple
 
 from aiohttp import web
@@ -13,10 +13,14 @@ from prometheus_client.exposition import choose_encoder
 from services.chassis.heartbeat import Heartbeat
 from services.chassis.listening import CannotListenError, split_address
 from services.chassis.tls import ListenerSecurity
+from services.core.errors import ServingError, http_status_of
 
 _READY_TIMEOUT_S = 1.0
 _CLOSE_S = 1.0
 _BACKLOG = 64
+
+
+Guard = Callable[[Mapping[str, str], str], None]
 
 
 class Readiness(NamedTuple):
@@ -41,6 +45,9 @@ class OpsServer:
         self._registry = registry
         self._heartbeat = heartbeat
         self._readiness = readiness  # awaited on the loop that called start()
+        # Raises ServingError for who may not read metrics: headers (lower-case names), the peer's address. Asked on the
+        # thread of this server.
+        self.guard: Guard | None = None
         self._bound: concurrent.futures.Future[str] = concurrent.futures.Future()
         self._closed: concurrent.futures.Future[None] = concurrent.futures.Future()
 
@@ -83,6 +90,11 @@ class OpsServer:
         await runner.cleanup()
 
     async def _metrics(self, request: web.Request) -> web.Response:
+        if self.guard is not None:
+            try:
+                self.guard({name.lower(): value for name, value in request.headers.items()}, request.remote or "")
+            except ServingError as error:
+                return web.json_response({"error": str(error)}, status=http_status_of(error))
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
         return web.Response(body=encode(self._registry), headers={"Content-Type": content_type})
 

@@ -101,6 +101,9 @@ VariableValue = Annotated[str, Field(pattern=r"^[^\x00]*$", max_length=4096)]
 _NOT_OURS = ("LD_", "PYTHON", "GCONV_", "TURNOUT_", "CUDA_VISIBLE_DEVICES", "PATH", "HOME")
 
 
+_SECRETS = ("header:authorization", "header:x-api-key", "header:cookie", "header:proxy-authorization")
+
+
 class FeatureUse(Spec):
     """One input filled from a feature view: its columns, in order, joined along the last axis."""
 
@@ -109,6 +112,12 @@ class FeatureUse(Spec):
     entity: KeySource  # where the entity keys come from
     input: str = Field(min_length=1)
     columns: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _is_no_secret(self) -> Self:
+        if self.entity.lower() in _SECRETS:
+            raise ValueError(f"entity {self.entity!r} is what callers prove themselves with: name another header")
+        return self
 
 
 class Access(Spec):

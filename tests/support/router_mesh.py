@@ -90,6 +90,7 @@ class RouterMesh:
         self.grpc_address = ""
         self.rest_address = ""
         self.metrics_address = ""
+        self.scrape_headers: Mapping[str, str] = {}  # of who reads metrics
         self._stack = stack
         self.environ = {
             "TURNOUT_ROUTER_ETCD_ENDPOINTS": etcd.endpoint,
@@ -188,7 +189,9 @@ class RouterMesh:
 
     async def metric(self, name: str, **labels: str) -> float:
         """The sum of the series of that name with those labels."""
-        async with aiohttp.ClientSession() as session, session.get(f"http://{self.metrics_address}/metrics") as answer:
+        url = f"http://{self.metrics_address}/metrics"
+        async with aiohttp.ClientSession() as session, session.get(url, headers=self.scrape_headers) as answer:
+            assert answer.status == 200
             lines = (await answer.text()).splitlines()
         wanted = [f'{label}="{value}"' for label, value in labels.items()]
         series = [line for line in lines if line.split("{")[0].split(" ")[0] == name]

@@ -21,6 +21,7 @@ def build_gate(config: RouterConfig, app: App, table: Table, metrics: RouterMetr
     if keys is not None:
         keys.on_change = authenticator.forget
         app.spawn(keys.run(), "signing-keys")
+    app.ops.guard = access.guard_metrics
     if access.is_open:
         app.log.info("open_to_anyone", anonymous=config.anonymous)
     return access

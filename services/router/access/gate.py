@@ -1,6 +1,7 @@
 """The gate: every call of every protocol passes `admit` (inference) or `require` (all else)."""
 
 from collections.abc import Mapping
+from functools import partial
 from time import perf_counter_ns
 
 from services.chassis.http import HttpRequest
@@ -109,7 +110,12 @@ class Access:
 
     def guard(self, request: HttpRequest, role: Role, names: Mapping[str, str]) -> None:
         """Ask for a request of REST whose path names its model. Raises ServingError."""
-        request.caller = self.require(role, names.get("model", ""), request.headers, request.peer, request.certificate)
+        caller = self.require(role, names.get("model", ""), request.headers, request.peer, request.certificate)
+        request.caller, request.may = caller, partial(self.may, caller)
+
+    def guard_metrics(self, headers: Headers, peer: str) -> None:
+        """Ask for a scrape of /metrics. Raises ServingError."""
+        self.require("read-metrics", "", headers, peer, b"")
 
     def may(self, caller: Caller | None, role: Role, model: str) -> bool:
         """Whether a list of models should show `model` to the caller."""

@@ -42,8 +42,10 @@ class Metadata:
         ready = self._catalogue.is_ready()
         return HttpResponse(orjson.dumps({"ready": ready}), 200 if ready else 503)
 
-    async def models(self, _request: HttpRequest) -> HttpResponse:
-        return HttpResponse(orjson.dumps({"models": self._catalogue.names()}))
+    async def models(self, request: HttpRequest) -> HttpResponse:
+        """Those that the caller may ask."""
+        names = [name for name in self._catalogue.names() if request.may("predict", name)]
+        return HttpResponse(orjson.dumps({"models": names}))
 
     async def model(self, _request: HttpRequest, model: str, version: str = "") -> HttpResponse:
         metadata = self._catalogue.model_metadata(model, version)

@@ -77,6 +77,8 @@ async def mesh(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
     async with router_mesh(folder, request.param, **settings) as made:
         made.__class__ = Guarded
         made.issuer = issuer  # type: ignore[attr-defined]
+        _, scraper = await made.caller(roles=["read-metrics"])  # type: ignore[attr-defined]
+        made.scrape_headers = bearer(scraper)
         yield made
 
 
@@ -174,6 +176,27 @@ async def test_a_caller_does_what_its_roles_and_models_say_and_no_more(mesh: Gua
         return await codes(one, bearer(key)) == DENIED
 
     await until("the model's own list holds", is_narrowed)
+
+
+async def test_metrics_statistics_and_lists_are_for_those_who_may_see_them(mesh: Guarded) -> None:
+    one, other = await mesh.model(), await mesh.model()
+    _, key = await mesh.caller(models=[one.name])
+    statistics = f"/v2/models/{one.name}/stats"
+
+    async def statuses(credentials: Credentials) -> list[int]:
+        async with aiohttp.ClientSession() as session:
+            url = f"http://{mesh.metrics_address}/metrics"
+            async with session.get(url, headers=credentials) as answer:
+                scraped = answer.status
+        return [scraped, (await mesh.rest(statistics, method="GET", headers=credentials)).status]
+
+    assert await statuses(ANONYMOUS) == [401, 401]
+    assert await statuses(bearer(key)) == [403, 403]
+    assert await statuses(mesh.scrape_headers) == [200, 200]
+    listed = await mesh.rest("/v2/models", method="GET", headers=bearer(key))
+    assert listed.body == {"models": [one.name]}
+    unknown = await mesh.call(infer_request("no-such-model", 1.0), metadata=list(bearer(key).items()))
+    assert (unknown.code, other.name in unknown.message) == (Code.PERMISSION_DENIED, False)
 
 
 async def test_a_revoked_key_is_refused_within_a_second(mesh: Guarded) -> None:

@@ -196,3 +196,9 @@ def test_a_request_may_be_as_large_as_sixteen_batches_and_the_queue(
 )
 def test_warm_up_runs_one_row_preferred_sizes_and_the_largest_unless_told(raw: str, sizes: tuple[int, ...]) -> None:
     assert ModelSpec.parse(raw.encode()).warm_up_sizes() == sizes
+
+
+@pytest.mark.parametrize("entity", ["header:authorization", "header:X-Api-Key", "header:cookie"])
+def test_what_callers_prove_themselves_with_is_no_key_of_features(entity: str) -> None:
+    with pytest.raises(ValueError, match="is what callers prove themselves with: name another header"):
+        FeatureUse(view="v", entity=entity, input="x")
