@@ -314,8 +314,8 @@ Two kinds, kept apart:
 
 * **Settings of a process** come from its environment and are read once, at start: where it listens, where etcd is, how
   much it may hold. A change needs a restart.
-* **What operators edit while it runs** lies in etcd: models, routes, feature views. A change takes effect within a
-  second, without a restart.
+* **What operators edit while it runs** lies in etcd: models, routes, callers, feature views. A change takes effect
+  within a second, without a restart.
 """
 
 SHARED = """A setting `FOO` of the router is the variable `TURNOUT_ROUTER_FOO`; the other services' prefixes are
@@ -349,6 +349,7 @@ COMMAND_LINE = """### The command line
 | variable | |
 |---|---|
 | `TURNOUT_DATA_DIR` | folder of a mesh that `turnout up` runs; default `.turnout` |
+| `TURNOUT_API_KEY` | what commands prove themselves to a router with: an API key or a JWT ([access](access.md)) |
 | `ETCD_ENDPOINTS` | comma-separated host:port; `turnout up` then starts no etcd of its own |
 | `ETCD_PREFIX` | prefix of all keys; default `/turnout/` |
 | `ETCD_USER`, `ETCD_PASSWORD` | log-in, where etcd asks for one |

@@ -44,7 +44,7 @@ class RouterConfig(ServiceConfig):
     system_shared_memory: bool = False  # may callers on this host register memory of theirs for tensors?
     retry_budget: float = Field(default=0.1, ge=0, le=1)  # retries that each answered request earns; 0 = none
     # May anybody use what says nothing of it? auto = while every listener but that of metrics is on this machine only.
-    anonymous: Literal["auto", "yes", "no"] = "auto"
+    anonymous: Literal["auto", "allow", "refuse"] = "auto"
     jwt_issuer: str = ""  # whose JWTs are taken (`iss`); empty = none are
     jwt_audience: str = ""  # that they must be for (`aud`)
     jwt_keys: Annotated[str, AfterValidator(_checked_source)] = ""  # the issuer's JWK set: a file, or https://…
@@ -68,6 +68,6 @@ class RouterConfig(ServiceConfig):
     def is_open(self) -> bool:
         """Whether anybody may use what says nothing of it."""
         if self.anonymous != "auto":
-            return self.anonymous == "yes"
+            return self.anonymous == "allow"
         fields = (name for name in type(self).model_fields if name.endswith("_address") and name != "metrics_address")
         return all(is_loopback(address) for name in fields if (address := getattr(self, name)))

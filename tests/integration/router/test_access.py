@@ -68,7 +68,7 @@ async def mesh(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
     folder = tmp_path_factory.mktemp("access")
     issuer = Issuer(folder / "keys.json")
     settings = {
-        "anonymous": "no",
+        "anonymous": "refuse",
         "jwt_issuer": ISSUER,
         "jwt_audience": AUDIENCE,
         "jwt_keys": folder / "keys.json",
