@@ -28,3 +28,9 @@ def test_a_case_is_held_by_tests_that_exist(row: str) -> None:
     assert named
     assert len(named) == row.count("::")
     assert [f"{path}::{name}" for path, name in named if name not in functions(path)] == []
+
+
+def test_no_line_of_the_protocols_checklist_is_left_out() -> None:
+    numbers = [int(row.split("|")[1]) for row in CHECKLIST]
+
+    assert numbers == list(range(1, 15))

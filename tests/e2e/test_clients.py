@@ -12,13 +12,13 @@ import pytest_asyncio
 
 from services.cli.demo import train
 from tests.support import clients_page as page
-from tests.support.echoes import NAMES, ROUTERS, echo_mesh
+from tests.support.echoes import NAMES, ROUTERS, TFS, echo_mesh
 from tests.support.mesh import Mesh
 from tests.support.mesh_probes import errors, introduce
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
-PYTHON = range(3)  # the page's examples
+PYTHON = [0, 1, 2, pytest.param(3, marks=pytest.mark.slow)]  # the page's examples; one imports TensorFlow
 
 
 class Client(NamedTuple):
@@ -42,17 +42,20 @@ TRITON = (
     "compressed",
     "statistics",
 )
+EXTENSIONS = ("classification", "streams")
+SERVING = ("every_datatype", "one_value_for_a_whole_shape", "outputs_as_asked", "errors", "status_and_metadata")
 KSERVE = ("health", "binary_of_every_datatype", "json_or_typed_of_every_datatype", "errors")
 CLIENTS = {
-    "tritonclient.http": Client(("triton", "http"), ("rest",), TRITON),
-    "tritonclient.grpc": Client(("triton", "grpc"), ("grpc",), TRITON),
+    "tritonclient.http": Client(("triton", "http"), ("rest",), (*TRITON, "classification")),
+    "tritonclient.grpc": Client(("triton", "grpc"), ("grpc",), (*TRITON, *EXTENSIONS)),
     "kserve": Client(("kserve_sdk",), ("rest", "grpc"), KSERVE),
+    "tensorflow-serving-api": Client(("serving_api",), ("tfs-grpc",), SERVING),
 }
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def mesh(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Mesh]:
-    async with echo_mesh(tmp_path_factory.mktemp("clients")) as mesh:
+    async with echo_mesh(tmp_path_factory.mktemp("clients"), **TFS) as mesh:
         train._ranker(mesh.folder, lambda _: None)
         await introduce(mesh, "ranker", 1)
         yield mesh

@@ -9,14 +9,19 @@ from pathlib import Path
 import grpc.aio
 import pytest
 import pytest_asyncio
+from google.protobuf.message import Message
 
-from tests.support.echoes import NAMES, ROUTERS, echo_mesh
-from tests.support.fuzzing import Asked, Golden, GrpcDoor, HttpDoor, Told, fuzz
+from inference import grpc_service_pb2 as pb
+from tests.support.echoes import NAMES, ROUTERS, TFS, echo_mesh
+from tests.support.fuzzing import Asked, Door, Golden, GrpcDoor, HttpDoor, Told, fuzz
 from tests.support.goldens import binary_goldens, grpc_goldens, json_goldens
 from tests.support.mesh import Mesh
 from tests.support.mesh_probes import errors, workers
+from tests.support.message_mutator import MessageMutator
 from tests.support.mutator import Mutator
+from tests.support.serving_goldens import PREDICT, predict_goldens, v1_goldens
 from tests.support.traffic import MODEL_INFER
+from turnout.tfserving.prediction_service_pb2 import PredictRequest
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
@@ -26,7 +31,7 @@ GROWTH_BYTES = 64 << 20  # past what a tenth of the requests took: buffers, cach
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def mesh(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Mesh]:
-    async with echo_mesh(tmp_path_factory.mktemp("fuzz")) as mesh:
+    async with echo_mesh(tmp_path_factory.mktemp("fuzz"), **TFS) as mesh:
         yield mesh
 
 
@@ -54,22 +59,33 @@ def check(told: Told, count: int) -> None:
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("router", ROUTERS)
 async def test_messages_of_the_open_inference_protocol(mesh: Mesh, router: str, count: int) -> None:
-    goldens = grpc_goldens()
-    mutator = Mutator(f"grpc {router} {count}", [golden.asked.body for golden in goldens])
-    async with grpc.aio.insecure_channel(await mesh.listening(router, "grpc")) as channel:
-        door = GrpcDoor(channel, MODEL_INFER)
-        mutated = lambda asked: Asked(mutator.bitten(asked.body))  # noqa: E731
-        check(await fuzz(door, goldens, mutated, count // 10), count // 10)
-        before = resident_bytes(mesh)
-        check(await fuzz(door, goldens, mutated, count), count)
+    address = await mesh.listening(router, "grpc")
 
-    assert resident_bytes(mesh) - before < GROWTH_BYTES
+    await over_grpc(mesh, address, MODEL_INFER, pb.ModelInferRequest, grpc_goldens(), count)
 
 
 @pytest.mark.parametrize("count", COUNTS)
-async def test_json(mesh: Mesh, count: int) -> None:
-    goldens = json_goldens()
-    mutator = Mutator(f"json {count}", [golden.asked.body for golden in goldens])
+@pytest.mark.parametrize("router", ROUTERS)
+async def test_messages_of_tensorflow_serving(mesh: Mesh, router: str, count: int) -> None:
+    address = await mesh.listening(router, "tfs-grpc")
+
+    await over_grpc(mesh, address, PREDICT, PredictRequest, predict_goldens(), count)
+
+
+async def over_grpc(
+    mesh: Mesh, address: str, method: str, kind: type[Message], goldens: Sequence[Golden], count: int
+) -> None:
+    mutator = MessageMutator(Mutator(f"{method} {count}", [golden.asked.body for golden in goldens]), kind)
+    async with grpc.aio.insecure_channel(address) as channel:
+        door = GrpcDoor(channel, method)
+        await through(mesh, door, goldens, lambda asked: Asked(mutator.spoilt(asked.body)), count)
+
+
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("version", ["v1", "v2"])
+async def test_json(mesh: Mesh, version: str, count: int) -> None:
+    goldens = v1_goldens() if version == "v1" else json_goldens()
+    mutator = Mutator(f"json {version} {count}", [golden.asked.body for golden in goldens])
 
     await over_http(mesh, goldens, lambda asked: asked._replace(body=mutator.spoilt(asked.body)), count)
 
@@ -89,9 +105,16 @@ async def test_binary_tensors(mesh: Mesh, count: int) -> None:
 
 async def over_http(mesh: Mesh, goldens: Sequence[Golden], mutated: Callable[[Asked], Asked], count: int) -> None:
     door = HttpDoor(await mesh.listening("router", "rest"))
+    await through(mesh, door, goldens, mutated, count)
+    await door.close()
+
+
+async def through(
+    mesh: Mesh, door: Door, goldens: Sequence[Golden], mutated: Callable[[Asked], Asked], count: int
+) -> None:
+    """A tenth more than `count`, for what grows with the first requests only."""
     check(await fuzz(door, goldens, mutated, count // 10), count // 10)
     before = resident_bytes(mesh)
     check(await fuzz(door, goldens, mutated, count), count)
-    await door.close()
 
     assert resident_bytes(mesh) - before < GROWTH_BYTES

@@ -9,6 +9,7 @@ from tests.support.mesh import Mesh
 from tests.support.mesh_probes import QUICK, introduce
 
 ROUTERS = ("router", "router-aio")  # by their front doors
+TFS = {"TFS_GRPC_ADDRESS": "127.0.0.1:0"}
 NAMES = ("runtime-0", "batcher-0", *ROUTERS)
 _CODE = """
 class Model:
