@@ -96,7 +96,7 @@ class Executor:
     def received(self, link: Link, frame: pb.Frame) -> None:
         if frame.cancels:
             self._cancel(link, set(frame.cancels))
-        if frame.credits and self._streams is not None:
+        if self._streams is not None and frame.credits:
             self._streams.credited(link, frame.credits)
         now_s = time.monotonic()
         for request in frame.requests:

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import sys
+import zlib
 from collections.abc import AsyncIterator
 
 import grpc.aio
@@ -223,6 +224,12 @@ async def test_generate_stream_sends_an_event_for_each_answer(streams: StreamMes
         assert await ordinary.text() == 'data: {"model_name":"twice","model_version":"1","y":8}\n\n'
     async with streams.post("listed/generate_stream", {"text_input": ""}) as silent:
         assert (silent.status, await silent.text()) == (200, "")
+
+
+async def test_a_compressed_body_is_read(streams: StreamMesh) -> None:
+    body = zlib.compress(json.dumps({"text_input": "one"}).encode())
+    async with streams.post("listed/generate", body, **{"Content-Encoding": "deflate"}) as answer:
+        assert (await answer.json())["text_output"] == "one"
 
 
 async def test_an_error_after_events_is_an_event(streams: StreamMesh) -> None:

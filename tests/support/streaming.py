@@ -151,7 +151,7 @@ class StreamMesh:
         timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
         async with (
             aiohttp.ClientSession(timeout=timeout) as session,
-            session.post(url, data=json.dumps(body), headers=headers) as answer,
+            session.post(url, data=body if isinstance(body, bytes) else json.dumps(body), headers=headers) as answer,
         ):
             yield answer
 
