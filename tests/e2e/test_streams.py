@@ -1,6 +1,7 @@
 """Models that give any number of answers, through the whole mesh, behind both front doors."""
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -127,9 +128,11 @@ async def test_a_list_of_answers_is_a_stream_where_its_config_says_so(caller: Ca
 
 async def test_a_caller_that_goes_away_ends_its_generators(streams: StreamMesh, caller: Caller) -> None:
     conversation = caller.open()
-    await conversation.say(count(1_000_001))
-    await conversation.say(request("tick", n=1))
-    await conversation.hear()
+    await conversation.say(count(1_000_001, "c"))
+    await conversation.say(request("tick", "t", n=1))
+    heard: set[str] = set()
+    while len(heard) < 2:  # both have begun
+        heard.add((await conversation.hear()).id)
     conversation.call.cancel()
 
     assert 0 < await streams.noted("1000001") < 1_000_001
@@ -139,11 +142,16 @@ async def test_a_caller_that_goes_away_ends_its_generators(streams: StreamMesh, 
 
 
 async def test_a_deadline_ends_a_generator(streams: StreamMesh, caller: Caller) -> None:
-    conversation = caller.open(timeout_s=1)
+    conversation = caller.open(timeout_s=2)
     await conversation.say(request("tick", n=2))
+    has_begun = False
+    with contextlib.suppress(grpc.aio.AioRpcError):
+        while True:
+            has_begun = bool(await conversation.hear())
 
     assert await conversation.call.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-    await streams.noted("tick-2")
+    if has_begun:  # which it has on any machine that is not stalled
+        await streams.noted("tick-2")
     await streams.quiet("tick")
 
 
@@ -259,8 +267,12 @@ async def test_a_reader_of_events_that_is_slow_stops_their_generator(streams: St
 
 
 async def test_a_time_limit_ends_a_generator_of_events(streams: StreamMesh) -> None:
-    async with streams.post("tick/generate_stream", {"n": 3}, **{"X-Request-Timeout-Ms": "700"}) as answer:
-        events = [event for event in (await answer.text()).split("\n\n") if event]
+    for limit_ms in (700, 5000, 20_000):  # on a machine that is stalled it may be over before the first event
+        headers = {"X-Request-Timeout-Ms": str(limit_ms)}
+        async with streams.post("tick/generate_stream", {"n": 3}, **headers) as answer:
+            events = [event for event in (await answer.text()).split("\n\n") if event]
+        if answer.status == 200:
+            break
 
     assert "deadline passed" in json.loads(events[-1][6:])["error"]
     await streams.noted("tick-3")

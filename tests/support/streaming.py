@@ -18,7 +18,7 @@ from tests.support.channels import own_channel
 from tests.support.mesh import Mesh, until
 from tests.support.mesh_probes import metric, model_ready
 
-TIMEOUT_S = 40.0
+TIMEOUT_S = 90.0
 FRONTS = {"native": "router", "aio": "router-aio"}
 _COUNT = '''
 import os, pathlib
@@ -232,7 +232,8 @@ async def stream_mesh(folder: Path) -> AsyncIterator[StreamMesh]:
         await mesh.start("router-aio")
         environment = {"NOTES": os.fspath(notes)}
         for name in MODELS:
-            await mesh.put(f"models/{name}", {"trusted": True, "environment": environment})
+            spec = {"trusted": True, "environment": environment, "default_deadline_ms": 120_000}
+            await mesh.put(f"models/{name}", spec)
         for name in MODELS:
             await mesh.serving(name, "1")
         for router in FRONTS.values():

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tritonclient.grpc as triton
 
-TIMEOUT_S = 40.0
+TIMEOUT_S = 90.0
 
 
 def given(**values: int) -> list[Any]:
