@@ -23,6 +23,7 @@ from services.core.feature_spec import Column, FeatureViewSpec
 from services.core.model_spec import Access, FeatureUse, Instances, Limits, ModelSpec, Placement, VersionPolicy, WarmUp
 from services.core.onnx_spec import OnnxSettings
 from services.core.route_spec import Canary, Fallback, Match, RouteSpec
+from services.core.settings_spec import LogSettings, TraceSetting, TraceSettings
 from services.core.text_spec import Text
 from services.core.torch_spec import TorchSettings
 from services.feature_proxy.config import FeatureProxyConfig
@@ -66,6 +67,8 @@ KEYS: dict[str, tuple[type[BaseModel], ...]] = {
     "routes/MODEL": (RouteSpec, Canary, Match, Fallback),
     "callers/CALLER": (CallerSpec, KeyHash, Token, CertificateName, CallerLimits),
     "feature_views/VIEW": (FeatureViewSpec, Column),
+    "settings/traces": (TraceSettings, TraceSetting),
+    "settings/logs": (LogSettings,),
 }
 # Said here because the code says it by the name alone; a comment in the code comes first.
 MEANINGS = {
@@ -129,6 +132,8 @@ MEANINGS = {
     "Match.equals": "the whole value",
     "Match.version": "that gets such requests",
     "Fallback.version": "of the model",
+    "TraceSettings.models": "model -> what differs for it",
+    "LogSettings.level": "null = as each router was started",
     "Column.name": "of the feature",
     "Column.datatype": "of its values",
     "Column.shape": "[] = a scalar",

@@ -5,7 +5,7 @@ import logging
 import sys
 import threading
 from collections.abc import MutableMapping
-from typing import Any, TextIO, cast
+from typing import Any, ClassVar, TextIO, cast
 
 import structlog
 from structlog.typing import Processor
@@ -18,21 +18,39 @@ def set_up(level: str, **bound: str) -> structlog.typing.FilteringBoundLogger:
 
     Libraries speak at warning and above, or from info when `level` is debug. Raises ValueError on another level.
     """
-    if level not in LEVELS:
-        raise ValueError(f"log level {level!r}: known are {', '.join(LEVELS)}")
+    set_level(level)
     stream = cast("TextIO", _Stream(sys.stderr))
     shared = _shared(bound)
     renderer = _renderer()
     structlog.configure(
-        processors=[*shared, *renderer],
-        wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
+        processors=[_drop_below, *shared, *renderer],
         logger_factory=structlog.WriteLoggerFactory(stream),
         cache_logger_on_first_use=False,
     )
-    _route_libraries(level, shared, renderer, stream)
+    _route_libraries(shared, renderer, stream)
     threading.excepthook = _thread_failed
     logger: structlog.typing.FilteringBoundLogger = structlog.get_logger().bind()
     return logger
+
+
+def set_level(level: str) -> None:
+    """What is said from now on, by loggers that are bound already too. Raises ValueError on another level."""
+    if level not in LEVELS:
+        raise ValueError(f"log level {level!r}: known are {', '.join(LEVELS)}")
+    _Least.level = LEVELS[level]
+    logging.getLogger().setLevel(logging.INFO if level == "debug" else max(LEVELS[level], logging.WARNING))
+
+
+class _Least:
+    """From which level on this process speaks."""
+
+    level: ClassVar[int] = LEVELS["info"]
+
+
+def _drop_below(_logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    if LEVELS.get(method, LEVELS["critical"]) < _Least.level:
+        raise structlog.DropEvent
+    return event
 
 
 class _Stream:
@@ -70,7 +88,7 @@ def _renderer() -> list[Processor]:
     return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=str)]
 
 
-def _route_libraries(level: str, shared: list[Processor], renderer: list[Processor], stream: TextIO) -> None:
+def _route_libraries(shared: list[Processor], renderer: list[Processor], stream: TextIO) -> None:
     formatter = structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=[structlog.stdlib.add_logger_name, *shared, _as_message],
         processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderer],
@@ -79,7 +97,6 @@ def _route_libraries(level: str, shared: list[Processor], renderer: list[Process
     handler.setFormatter(formatter)
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(logging.INFO if level == "debug" else max(LEVELS[level], logging.WARNING))
     logging.captureWarnings(capture=True)
 
 

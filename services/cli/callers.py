@@ -13,12 +13,12 @@ from services.cli.caller_edit import NewCaller, in_words, made, with_key, withou
 from services.cli.errors import CliError
 from services.cli.options import DEFAULT_DATA_DIR, DataDirOption, EtcdOption, JsonOption, PrefixOption, Target
 from services.cli.output import print_json, say, show, table
-from services.cli.routes import Applied, settled
 from services.core import api_key, keys
 from services.core.api_key import RANDOM_BYTES, ApiKey
 from services.core.caller_spec import CallerSpec
 from services.core.names import is_model_name
 from services.core.spec import BadValueError
+from services.fleet.applied import APPLIED_S, Applied, until_applied
 
 app = typer.Typer(help="Who may call, and what they may.", no_args_is_help=True, rich_markup_mode=None)
 _TRIES = 5
@@ -190,7 +190,7 @@ def _change(target: Target, name: str, change: Change) -> tuple[CallerSpec, Appl
 async def _changed(target: Target, name: str, change: Change) -> tuple[CallerSpec, Applied]:
     async with target.open_etcd() as client:
         caller, revision = await change_caller(client, name, change)
-        return caller, await settled(client, f"{keys.CALLERS}{name}", revision)
+        return caller, await until_applied(client, f"{keys.CALLERS}{name}", revision, APPLIED_S)
 
 
 async def change_caller(client: EtcdClient, name: str, change: Change) -> tuple[CallerSpec, int]:

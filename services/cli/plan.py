@@ -9,7 +9,7 @@ from services.core import keys
 HOST = "127.0.0.1"
 ETCD_PORT = 2379
 MAX_REPLICAS = 16
-_ROUTER_REST, _ROUTER_GRPC, _ROUTER_METRICS = 8000, 8001, 8002
+_ROUTER_REST, _ROUTER_GRPC, _ROUTER_METRICS, _ROUTER_MANAGEMENT = 8000, 8001, 8002, 8005
 _TFS_GRPC, _TFS_REST = 8500, 8501  # of the router too, where TensorFlow Serving's callers look for them
 _BATCHER_LINK, _BATCHER_METRICS, _RUNTIME_METRICS = 8101, 8102, 8112
 _PROXY_LINK, _PROXY_METRICS = 8121, 8122
@@ -64,14 +64,17 @@ def plan(place: Place, ports: Ports, replicas: int = 1) -> list[Planned]:
         "GRPC_ADDRESS": ports.at(_ROUTER_GRPC),
         "REST_ADDRESS": ports.at(_ROUTER_REST),
         "METRICS_ADDRESS": ports.at(_ROUTER_METRICS),
+        "MANAGEMENT_ADDRESS": ports.at(_ROUTER_MANAGEMENT),
     }
     if ports.are_known:  # another server's ports are of use to those only who know them
         router |= {"TFS_GRPC_ADDRESS": ports.at(_TFS_GRPC), "TFS_REST_ADDRESS": ports.at(_TFS_REST)}
+    # All of it listens on this machine only, where Triton's clients find everything on the port that they know.
+    alone = {"FLEET_METRICS": "true", "PUBLIC_MANAGEMENT": "true", "UPLOADS": str(place.data / "uploads")}
     return [
         _planned(place, "feature-proxy", "feature_proxy", proxy, {"LINK_SOCKET": str(place.run / "features.sock")}),
         _planned(place, "shadow", "shadow", shadow, {"LINK_SOCKET": str(place.run / "shadow.sock")}),
         *(process for number in range(replicas) for process in _pod(place, ports, number)),
-        _planned(place, "router", "router", router, {"FLEET_METRICS": "true"}),
+        _planned(place, "router", "router", router, alone),
     ]
 
 

@@ -4,7 +4,7 @@ import asyncio
 import getpass
 import time
 from contextlib import suppress
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import structlog
 import typer
@@ -20,22 +20,13 @@ from services.core.names import is_model_name
 from services.core.registry import ConfigStatus
 from services.core.route_spec import RouteSpec
 from services.core.spec import BadValueError
+from services.fleet.applied import APPLIED_S, Applied, until_applied
 
 app = typer.Typer(help="Which versions get which share of traffic.", no_args_is_help=True, rich_markup_mode=None)
 _TRIES = 5
-_APPLIED_S = 3.0
-_POLL_S = 0.05
 _FIRST_WORD_S = 10.0
 
 ModelArgument = Annotated[str, typer.Argument(help="The model's name.")]
-
-
-class Applied(NamedTuple):
-    """How many routers there are, how many hold a revision of a key, and why others refused it."""
-
-    routers: int
-    accepted: int
-    refused: tuple[str, ...]
 
 
 @app.command("get")
@@ -90,7 +81,7 @@ def set_route(  # noqa: PLR0913 - a parameter for each option
     if applied.refused:
         raise CliError(f"{model}: refused by a router: {applied.refused[0]}")
     if applied.accepted < applied.routers:
-        raise CliError(f"{model}: some routers have not taken it after {_APPLIED_S:g} s: see `turnout routes watch`")
+        raise CliError(f"{model}: some routers have not taken it after {APPLIED_S:g} s: see `turnout routes watch`")
 
 
 @app.command("watch")
@@ -154,15 +145,6 @@ def describe(value: bytes) -> str:
         return f"not a route, so the last good one stays: {error}"
 
 
-async def where_applied(client: EtcdClient, key: str, revision: int) -> Applied:
-    """What the live routers say about a key at `revision` or later."""
-    listing = await client.list(f"{keys.STATUS}router/")
-    statuses = [ConfigStatus.parse(each.value) for name, each in listing.entries.items() if name.endswith("/routes")]
-    refused = tuple(status.refused[key] for status in statuses if status.refused_at.get(key, 0) >= revision)
-    accepted = sum(status.accepted.get(key, 0) >= revision for status in statuses)
-    return Applied(len(statuses), accepted, refused)
-
-
 async def change_route(client: EtcdClient, model: str, change: Edit) -> tuple[RouteSpec, int]:
     """Write the changed route by compare-and-swap; the route and its revision. Raises CliError."""
     key = f"{keys.ROUTES}{model}"
@@ -188,17 +170,7 @@ async def _set(target: Target, model: str, change: Edit) -> tuple[RouteSpec, App
         raise CliError(f"{model!r} is no name of a model", code=2)
     async with target.open_etcd() as client:
         route, revision = await change_route(client, model, change)
-        return route, await settled(client, f"{keys.ROUTES}{model}", revision)
-
-
-async def settled(client: EtcdClient, key: str, revision: int) -> Applied:
-    """What the live routers say about a key at `revision`, once all of them do, or one refuses it, or after a while."""
-    deadline = time.monotonic() + _APPLIED_S
-    while True:
-        state = await where_applied(client, key, revision)
-        if state.refused or state.accepted == state.routers or time.monotonic() > deadline:
-            return state
-        await asyncio.sleep(_POLL_S)
+        return route, await until_applied(client, f"{keys.ROUTES}{model}", revision, APPLIED_S)
 
 
 async def _check_known(client: EtcdClient, model: str, change: Edit) -> None:

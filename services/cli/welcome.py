@@ -16,12 +16,14 @@ _TITLES = {
     "GRPC_ADDRESS": "gRPC (Open Inference Protocol)",
     "TFS_REST_ADDRESS": "REST (TensorFlow Serving)",
     "TFS_GRPC_ADDRESS": "gRPC (TensorFlow Serving)",
+    "MANAGEMENT_ADDRESS": "management (REST)",
     "LINK_ADDRESS": "link",
     "METRICS_ADDRESS": "metrics and health",
 }
 _PATHS = {
     "REST_ADDRESS": "http://{}/v2",
     "TFS_REST_ADDRESS": "http://{}/v1/models",
+    "MANAGEMENT_ADDRESS": "http://{}/management/v1/routes",
     "METRICS_ADDRESS": "http://{}/metrics",
 }
 
@@ -36,7 +38,10 @@ def show_welcome(data: DataDir, running: Running, *, is_demo: bool) -> None:
     say(f"Logs are in {_relative(data.logs)}, data in {_relative(data.root)}. Try, in another terminal:")
     for line in _demo_commands(data, running) if is_demo else _own_commands(data):
         say(f"  {line}")
-    say(f"Whoever reaches these addresses may call; `{_program('turnout')} callers add NAME` gives a caller a key.")
+    say(
+        "Whoever reaches these addresses may call, and load and unload models;"
+        f" `{_program('turnout')} callers add NAME` gives a caller a key."
+    )
     here = "Ctrl-C, or " if sys.stdin.isatty() else ""  # nobody can press it once detached
     say(f"{here}`{_program('turnout')} down{_where(data)}`{',' if here else ''} stops it.")
 

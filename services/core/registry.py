@@ -33,6 +33,7 @@ class ServiceRecord(Record):
 
     address: str = ""  # where its peers, or the router's gRPC callers, reach it
     rest: str = ""  # host:port of the router's REST API
+    management: str = ""  # host:port of the router's REST API for operators
     local_socket: str = ""
     host: str = ""
     metrics: str = ""  # host:port of /metrics

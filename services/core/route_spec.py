@@ -1,11 +1,12 @@
 """routes/MODEL in etcd: which versions get which share of traffic."""
 
+from collections.abc import Set as AbstractSet
 from typing import Annotated, Self
 
 from pydantic import AfterValidator, AwareDatetime, Field, field_validator, model_validator
 
 from services.core.names import KeySource, Label, Version, checked_version, version_order
-from services.core.spec import Spec
+from services.core.spec import BadValueError, Spec
 from services.core.split import POINTS, Ranges, Share, default_start, points_of_percent
 
 
@@ -99,3 +100,13 @@ class RouteSpec(Spec):
             *(match.version for match in self.match),
             *([self.fallback.version] if self.fallback else []),
         }
+
+
+def check_known(model: str, route: RouteSpec, known: AbstractSet[str]) -> None:
+    """Raise BadValueError for a version that no pod knows; with none `known` at all, any may be right."""
+    unknown = route.named_versions() - known
+    if known and unknown:
+        raise BadValueError(
+            f"no pod knows version {', '.join(sorted(unknown, key=version_order))} of model {model}; "
+            f"known are {', '.join(sorted(known, key=version_order))}"
+        )

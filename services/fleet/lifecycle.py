@@ -11,7 +11,7 @@ from services.chassis.etcd import EtcdClient, EtcdError, Mirror
 from services.core import keys
 from services.core.desired_state import IndexRow, Pods, Verdict, index, judge_load, judge_unload, loaded, unloaded
 from services.core.errors import (
-    FAILED_PRECONDITION,
+    INVALID_ARGUMENT,
     DeadlineExceededError,
     InvalidRequestError,
     NotFoundError,
@@ -35,8 +35,7 @@ _STATUS = f"{keys.STATUS}runtime/"
 class LoadError(ServingError):
     """The model cannot be loaded as it was asked for; what was there before is there again."""
 
-    code = FAILED_PRECONDITION
-    http_status = 400
+    code = INVALID_ARGUMENT
 
 
 class Written(NamedTuple):
@@ -52,6 +51,7 @@ class Outcome(NamedTuple):
 
     spec: ModelSpec
     pods: int  # 0: none of the model's pool runs, so that only the key was written
+    revision: int  # of the spec as it was written
 
 
 class Lifecycle:
@@ -96,7 +96,7 @@ class Lifecycle:
         if verdict.failed:
             undone = await self._undo(model, written)
             raise LoadError(f"model {model} is not loaded: {verdict.failed[0]}; {undone}")
-        return Outcome(written.spec, verdict.pods)
+        return Outcome(written.spec, verdict.pods, written.revision)
 
     async def _tidy(self, model: str, stored_s: float) -> None:
         """Remove uploads up to this load's own that the model's spec, as it is by now, does not name."""
@@ -112,7 +112,7 @@ class Lifecycle:
         _check_name(model)
         written = await self._write(model, partial(_unloaded, model))
         judge = partial(judge_unload, model=model, pool=written.spec.placement.pool, revision=written.revision)
-        return Outcome(written.spec, (await self._judged(judge, timeout_s, show)).pods)
+        return Outcome(written.spec, (await self._judged(judge, timeout_s, show)).pods, written.revision)
 
     async def index(self) -> list[IndexRow]:
         """Every version of every model that etcd names or a pod knows."""

@@ -19,23 +19,33 @@ from services.chassis.health_servicer import Health
 from services.chassis.http import Routes
 from services.chassis.openapi import add_description
 from services.chassis.reflection import reflect
+from services.fleet.lifecycle import Lifecycle
+from services.fleet.routes import RouteStore
+from services.fleet.uploads import Uploads
 from services.router.access.building import build_gate
 from services.router.access.gate import Access
 from services.router.access.interceptor import AccessInterceptor
 from services.router.asking import Asker
-from services.router.catalogue import SHARED_MEMORY, Catalogue
+from services.router.catalogue import MANAGEMENT, SHARED_MEMORY, Catalogue
 from services.router.codec import MODEL_INFER, ModelInferCodec
 from services.router.config import RouterConfig
 from services.router.features import Features
 from services.router.fleet_metrics import FleetCollector
 from services.router.grpc_front import HotMethod
+from services.router.live_settings import LiveSettings
+from services.router.management.listener import management_listeners
+from services.router.management.offer import Offer
+from services.router.management.repository import Repository
+from services.router.management.settings import Settings
 from services.router.metrics import RouterMetrics
 from services.router.mirror import Comparators, Mirrors
 from services.router.recording import Recorders
 from services.router.regions import Regions
 from services.router.rest.generate import Generate
 from services.router.rest.infer import Infer
+from services.router.rest.management import Management
 from services.router.rest.server import RestServer
+from services.router.rest.shared_memory import SharedMemory
 from services.router.rest.v1 import V1
 from services.router.rest.v1_infer import V1Infer
 from services.router.rest.v2 import Metadata
@@ -70,6 +80,8 @@ async def build(config: RouterConfig, app: App) -> AsyncIterator[None]:
     access = build_gate(config, app, table, metrics)
     state = State(app, table, access, metrics, [features.peers, comparators.peers, recorders.peers], arenas)
     keeper = TraceKeeper(app.traces, slow_ms=config.slow_ms, ratio=config.trace_ratio)
+    state.listeners.append(LiveSettings(state.desired, keeper, config.log_level).follow)
+    regions = Regions(offered=config.system_shared_memory)
     dispatcher = StreamDispatcher(
         access,
         state.replicas,
@@ -78,33 +90,40 @@ async def build(config: RouterConfig, app: App) -> AsyncIterator[None]:
         recorders,
         metrics,
         RetryBudget(config.retry_budget),
-        TensorExtensions(Regions(offered=config.system_shared_memory), config.max_message_bytes),
+        TensorExtensions(regions, config.max_message_bytes),
         keeper=keeper if app.traces.enabled else None,
     )
-    statistics = Statistics(state.replicas.all)
-    state.replicas.on_stats = statistics.received
-    if config.fleet_metrics:
-        app.registry.register(FleetCollector(statistics.ledger))
-    state.listeners += [statistics.changed, lambda: statistics.ledger.forget_models(table.entries().keys())]
     table.closed = state.closed
-    catalogue = Catalogue(table, release(), statistics, not_ready=state.not_ready, closed=state.closed)
-    catalogue.extensions.update({SHARED_MEMORY} if config.system_shared_memory else ())
-    app.ready_when(state.not_ready)
-    app.spawn(state.mirror.run(), "etcd-mirror")
-    app.spawn(state.watch_age(), "config-age")
-    await _loaded(state)
+    catalogue = _catalogue(config, app, state, table)
+    await _follow_etcd(app, state)
 
     health = Health()
     state.listeners.append(lambda: health.set(_health(catalogue)))
     health.set(_health(catalogue))
     app.spawn(state.tell_when_loaded(), "loaded")
     app.on_drain(partial(_refuse_new, health, dispatcher))
+    offer = _offer(config, app, state, table, regions)
     try:
         described = Described(table, state.inventories)
-        async with _listening(config, app, dispatcher, metrics, catalogue, described, health):
+        async with (
+            _managing(config, app, catalogue, health, access, offer) as public,
+            _listening(config, app, dispatcher, metrics, catalogue, described, health, public),
+        ):
             yield
     finally:
         await state.close()
+
+
+def _catalogue(config: RouterConfig, app: App, state: State, table: Table) -> Catalogue:
+    statistics = Statistics(state.replicas.all)
+    state.replicas.on_stats = statistics.received
+    if config.fleet_metrics:
+        app.registry.register(FleetCollector(statistics.ledger))
+    state.listeners += [statistics.changed, lambda: statistics.ledger.forget_models(table.entries().keys())]
+    catalogue = Catalogue(table, release(), statistics, not_ready=state.not_ready, closed=state.closed)
+    catalogue.extensions |= {SHARED_MEMORY} if config.system_shared_memory else set()
+    catalogue.extensions |= MANAGEMENT if config.public_management else set()
+    return catalogue
 
 
 async def _refuse_new(health: Health, dispatcher: StreamDispatcher) -> None:
@@ -123,11 +142,12 @@ async def _listening(
     catalogue: Catalogue,
     described: Described,
     health: Health,
+    offer: Offer,
 ) -> AsyncIterator[None]:
     """Open all listeners and say where they are; close them when left."""
     limits = {"max_in_flight": config.max_in_flight, "max_message_bytes": config.max_message_bytes}
     security = app.listener_security("listeners", "TLS", config.tls)
-    other = _other_methods(catalogue, health, config, dispatcher.access)
+    other = _other_methods(catalogue, health, config, dispatcher.access, offer)
     StreamMethod(dispatcher, **limits).add_to(other)
     inference = HotMethod(ModelInferCodec(), dispatcher, metrics, **limits)
     front = inference.front = await open_front(
@@ -142,14 +162,8 @@ async def _listening(
     )
     if isinstance(front, NativeFront):
         metrics.follow_front(front.metrics, MODEL_INFER)
-    routes = Routes(dispatcher.access.guard)
-    Metadata(catalogue).add_routes(routes)
-    Infer(dispatcher, max_in_flight=config.max_in_flight).add_routes(routes)
-    Generate(dispatcher, max_in_flight=config.max_in_flight).add_routes(routes)
-    V1(catalogue, described, is_kserve=config.kserve_status).add_routes(routes)
-    V1Infer(dispatcher, max_in_flight=config.max_in_flight).add_routes(routes)
+    routes = _routes_for_callers(config, dispatcher, catalogue, described, offer)
     tf_methods = TfServing(Asker(dispatcher, max_in_flight=config.max_in_flight), described)
-    add_description(routes, "Turnout", release(), "The REST API of a router.")
     rest = RestServer(routes, max_message_bytes=config.max_message_bytes, max_connections=config.max_rest_connections)
     try:
         await rest.start(config.rest_address, reuse_port=config.reuse_port, security=security)
@@ -164,17 +178,59 @@ async def _listening(
         await rest.stop(1)
 
 
-async def _loaded(state: State) -> None:
-    """Give etcd, or the snapshot, a moment: a router that answers its first call knows its models."""
+def _routes_for_callers(
+    config: RouterConfig, dispatcher: StreamDispatcher, catalogue: Catalogue, described: Described, offer: Offer
+) -> Routes:
+    routes = Routes(dispatcher.access.guard)
+    Metadata(catalogue).add_routes(routes)
+    Infer(dispatcher, max_in_flight=config.max_in_flight).add_routes(routes)
+    Generate(dispatcher, max_in_flight=config.max_in_flight).add_routes(routes)
+    V1(catalogue, described, is_kserve=config.kserve_status).add_routes(routes)
+    V1Infer(dispatcher, max_in_flight=config.max_in_flight).add_routes(routes)
+    Management(offer).add_routes(routes)
+    SharedMemory(offer.regions).add_routes(routes)
+    add_description(routes, "Turnout", release(), "The REST API of a router.")
+    return routes
+
+
+@asynccontextmanager
+async def _managing(
+    config: RouterConfig, app: App, catalogue: Catalogue, health: Health, access: Access, offer: Offer
+) -> AsyncIterator[Offer]:
+    """Open the listeners for operators; gives what those for callers offer of management."""
+    routes = Routes(access.guard)
+    Metadata(catalogue).add_routes(routes)
+    Management(offer).add_routes(routes)
+    add_description(routes, "Turnout, management", release(), "The REST API of a router for operators.")
+    server = _other_methods(catalogue, health, config, access, offer) if config.management_grpc_address else None
+    security = app.listener_security("management", "TLS", config.tls)
+    async with management_listeners(config, app, offer, routes, server, security) as public:
+        yield public
+
+
+def _offer(config: RouterConfig, app: App, state: State, table: Table, regions: Regions) -> Offer:
+    uploads = Uploads(config.uploads) if config.uploads else None
+    repository = Repository(Lifecycle(app.etcd, app.log, uploads), state, config.load_timeout_s)
+    settings = Settings(app.etcd, table.entries, own_ratio=config.trace_ratio, own_level=config.log_level)
+    return Offer(repository, settings, RouteStore(app.etcd), regions)
+
+
+async def _follow_etcd(app: App, state: State) -> None:
+    """Returns once there is a configuration, or soon: a router that answers its first call knows its models."""
+    app.ready_when(state.not_ready)
+    app.spawn(state.mirror.run(), "etcd-mirror")
+    app.spawn(state.watch_age(), "config-age")
     with suppress(TimeoutError):  # past it the router serves all the same, not ready, and says why
         async with asyncio.timeout(_FIRST_CONFIG_S):
             await state.mirror.loaded.wait()
 
 
-def _other_methods(catalogue: Catalogue, health: Health, config: RouterConfig, access: Access) -> grpc.aio.Server:
+def _other_methods(
+    catalogue: Catalogue, health: Health, config: RouterConfig, access: Access, offer: Offer
+) -> grpc.aio.Server:
     """The grpc.aio server of everything but ModelInfer."""
     server = _guarded_server(config, access)
-    grpc_service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(InferenceServicer(catalogue), server)
+    grpc_service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(InferenceServicer(catalogue, offer), server)
     health_pb2_grpc.add_HealthServicer_to_server(health, server)
     reflect(server, (SERVICE, HEALTH))
     return server

@@ -24,6 +24,8 @@ EXTENSIONS = (
     "sequence",
     "statistics",
 )
+# Where listeners of callers offer it.
+MANAGEMENT = frozenset({"logging", "model_repository", "model_repository(unload_dependents)", "trace"})
 SHARED_MEMORY = "system_shared_memory"  # where it is switched on
 
 

@@ -1,5 +1,6 @@
 """What a router is told when it starts."""
 
+from pathlib import Path
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
@@ -31,6 +32,11 @@ class RouterConfig(ServiceConfig):
     metrics_address: Address = "127.0.0.1:8002"
     # Triton's nv_inference_* of all replicas in /metrics too: for one router whose batchers nobody scrapes.
     fleet_metrics: bool = False
+    management_address: OptionalAddress = "127.0.0.1:8005"  # host:port of the REST API for operators; empty = none
+    management_grpc_address: OptionalAddress = ""  # host:port of the gRPC API for operators; empty = none
+    public_management: bool = False  # may callers' own listeners load, unload and change settings too?
+    load_timeout_s: float = Field(default=300, gt=0)  # of a load or unload; then what was before is put back
+    uploads: Path | None = None  # folder for files that come with a load, seen by every pod at the same path
     tls: ListenerTls = ListenerTls()
     native_front: bool = True  # pygrpc-native for ModelInfer; off = grpc.aio for everything
     reuse_port: bool = False  # several router processes on one port
@@ -53,9 +59,11 @@ class RouterConfig(ServiceConfig):
     trace_ratio: float = Field(default=0, ge=0, le=1)  # of requests that are kept as traces
 
     @model_validator(mode="after")
-    def _regions_have_one_router(self) -> Self:
+    def _suits_several_routers(self) -> Self:
         if self.system_shared_memory and self.reuse_port:
             raise ValueError("system_shared_memory needs a router of its own: several on one port do not share regions")
+        if self.management_grpc_address and self.reuse_port:
+            raise ValueError("management_grpc_address cannot be shared by several routers: leave reuse_port off")
         return self
 
     @model_validator(mode="after")

@@ -9,8 +9,9 @@ from services.core.caller_spec import CallerSpec
 from services.core.model_spec import ModelSpec
 from services.core.names import checked_model_name
 from services.core.registry import Inventory
-from services.core.route_spec import RouteSpec
-from services.core.spec import BadValueError
+from services.core.route_spec import RouteSpec, check_known
+from services.core.settings_spec import LOGS, SETTINGS, TRACES, LogSettings, TraceSettings
+from services.core.spec import BadValueError, Spec
 from services.router.access.callers import taken
 
 
@@ -28,6 +29,7 @@ class Desired:
         self.models: dict[str, ModelSpec] = {}
         self.routes: dict[str, RouteSpec] = {}
         self.callers: dict[str, CallerSpec] = {}
+        self.settings: dict[str, Spec] = {}
         self.inventory: dict[str, Inventory] = {}  # by runtime instance
         self.accepted: dict[str, int] = {}  # key -> mod revision in effect
         self.refused: dict[str, str] = {}  # key -> reason
@@ -39,7 +41,7 @@ class Desired:
         for key, value, revision in changes:
             if key.startswith(keys.STATUS + "runtime/"):
                 self._take_inventory(key, value)
-            elif key.startswith((keys.MODELS, keys.ROUTES, keys.CALLERS)):
+            elif key.startswith((keys.MODELS, keys.ROUTES, keys.CALLERS, keys.SETTINGS)):
                 touched.add(key)
                 if value is None:
                     self._drop(key)
@@ -52,6 +54,16 @@ class Desired:
     def known_versions(self, model: str) -> set[str]:
         """Versions of a model in any live pod's inventory."""
         return {version for inventory in self.inventory.values() for version in inventory.models.get(model, {})}
+
+    def traces(self) -> TraceSettings:
+        """Which requests are kept as traces, as far as anybody has said."""
+        found = self.settings.get(TRACES)
+        return found if isinstance(found, TraceSettings) else TraceSettings()
+
+    def logs(self) -> LogSettings:
+        """What routers are to say of themselves, as far as anybody has said."""
+        found = self.settings.get(LOGS)
+        return found if isinstance(found, LogSettings) else LogSettings()
 
     def refused_at(self) -> dict[str, int]:
         """Refused key -> revision of the value that was refused."""
@@ -86,9 +98,11 @@ class Desired:
                 if why := taken(name, caller, self.callers):
                     return why
                 self.callers[name] = caller
+            elif folder == "settings":
+                self.settings[name] = setting_kind(name).parse(value)
             else:
                 route = RouteSpec.parse(value)
-                self._check_versions(name, route)
+                check_known(name, route, self.known_versions(name))
                 self.routes[name] = route
         except json.JSONDecodeError as error:
             return f"not JSON: {error}"
@@ -97,21 +111,13 @@ class Desired:
         self.accepted[key] = revision
         return None
 
-    def _check_versions(self, model: str, route: RouteSpec) -> None:
-        known = self.known_versions(model)
-        unknown = route.named_versions() - known
-        if known and unknown:
-            raise BadValueError(
-                f"no pod knows version {', '.join(sorted(unknown, key=int))} of model {model}; "
-                f"known are {', '.join(sorted(known, key=int))}"
-            )
-
     def _drop(self, key: str) -> None:
         folder, _, name = key.partition("/")
         values: Mapping[str, dict[str, Any]] = {
             "models": self.models,
             "routes": self.routes,
             "callers": self.callers,
+            "settings": self.settings,
         }
         values[folder].pop(name, None)
         for where in (self._raw, self.accepted, self.refused):
@@ -127,3 +133,11 @@ class Desired:
                 self.inventory[instance] = Inventory.parse(value)
             except BadValueError:
                 return  # a pod of another release: its versions are judged by what it serves
+
+
+def setting_kind(name: str) -> type[Spec]:
+    """What settings/NAME holds. Raises BadValueError."""
+    kind = SETTINGS.get(name)
+    if kind is None:
+        raise BadValueError(f"settings/{name} is unknown; there are {', '.join(SETTINGS)}")
+    return kind

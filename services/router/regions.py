@@ -120,8 +120,8 @@ class Regions:
             )
 
 
-def check_no_cuda() -> None:
-    raise UnimplementedError("CUDA shared memory is not offered: this router uses no GPU; send the tensor's bytes")
+def no_cuda() -> UnimplementedError:
+    return UnimplementedError("CUDA shared memory is not offered: this router uses no GPU; send the tensor's bytes")
 
 
 def _open(folder: Path, key: str) -> tuple[int, bool]:

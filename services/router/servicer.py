@@ -6,13 +6,20 @@ from inference import grpc_service_pb2 as pb
 from inference import grpc_service_pb2_grpc
 from services.router.catalogue import Catalogue
 from services.router.inventory_servicer import InventoryMethods
+from services.router.management.offer import Offer
+from services.router.management_servicer import ManagementMethods
+from services.router.shared_memory_servicer import SharedMemoryMethods
 
 
-class InferenceServicer(InventoryMethods, grpc_service_pb2_grpc.GRPCInferenceServiceServicer):
+class InferenceServicer(
+    InventoryMethods, ManagementMethods, SharedMemoryMethods, grpc_service_pb2_grpc.GRPCInferenceServiceServicer
+):
     """Everything but ModelInfer, which the front door serves."""
 
-    def __init__(self, catalogue: Catalogue) -> None:
+    def __init__(self, catalogue: Catalogue, offer: Offer) -> None:
         self._catalogue = catalogue
+        self._offer = offer
+        self._regions = offer.regions
 
     async def ServerLive(
         self, request: pb.ServerLiveRequest, context: grpc.aio.ServicerContext

@@ -18,7 +18,7 @@ from services.core.spec import BadValueError
 from services.router.access.gate import Access
 from services.router.desired import Desired
 from services.router.metrics import RouterMetrics
-from services.router.table import Table
+from services.router.table import Table, Target
 
 log = structlog.get_logger()
 ROUTERS = keys.SERVICES + "router/"
@@ -26,6 +26,7 @@ PREFIXES = (
     keys.MODELS,
     keys.ROUTES,
     keys.CALLERS,
+    keys.SETTINGS,
     keys.ENDPOINTS,
     ROUTERS,
     keys.SERVICES + "feature_proxy/",
@@ -47,7 +48,7 @@ class State:
         self._access = access
         self._metrics = metrics
         self._peers = list(peers)
-        self._desired = Desired()
+        self.desired = Desired()
         self._published = b""
         self._rebuild_due = False
         self._once_ready: set[str] = set()
@@ -59,7 +60,7 @@ class State:
 
     def inventories(self) -> Iterable[Inventory]:
         """What each live pod says of its versions."""
-        return self._desired.inventory.values()
+        return self.desired.inventory.values()
 
     def not_ready(self) -> str | None:
         """Why the router is not ready; None when it is. Never for want of etcd once it has a snapshot."""
@@ -78,6 +79,11 @@ class State:
             return "no configuration yet: neither etcd nor a snapshot"
         return None
 
+    def targets(self, model: str) -> Mapping[str, Target]:
+        """Versions of a model that have a replica ready to take requests."""
+        entry = self._table.entries().get(model)
+        return entry.targets if entry else {}
+
     async def watch_age(self) -> None:
         """Keep the age of the configuration current."""
         while True:
@@ -95,7 +101,7 @@ class State:
             await peers.close()
 
     def _take(self, changes: list[Change]) -> None:
-        self._desired.apply(changes)
+        self.desired.apply(changes)
         self._follow_callers(changes)
         for peers in self._peers:
             peers.apply(changes)
@@ -108,7 +114,7 @@ class State:
         if any(change.key.startswith(ROUTERS) for change in changes):
             self._access.share_with(live_routers(self.mirror.entries))
         if any(change.key.startswith(keys.CALLERS) for change in changes):
-            self._access.follow(self._desired.callers)
+            self._access.follow(self.desired.callers)
 
     def _changed(self) -> None:
         if not self._rebuild_due:
@@ -122,7 +128,7 @@ class State:
             said = self.replicas.served(model, version)
             if said is not None:
                 served[model, version] = said
-        self._table.rebuild(self._desired, served)
+        self._table.rebuild(self.desired, served)
         for name, entry in self._table.entries().items():
             self._metrics.route_unready.labels(name).set(len(entry.chooser.unready))
             if entry.chooser.has_stable():
@@ -133,7 +139,7 @@ class State:
 
     def _publish(self) -> None:
         """Say in status/ what is in effect and what is refused, when that changes."""
-        desired = self._desired
+        desired = self.desired
         status = ConfigStatus(
             revision=self.mirror.revision,
             accepted=desired.accepted,
@@ -152,7 +158,7 @@ class State:
 
     def _search_earlier(self) -> None:
         """A refused key without a last good value: look for one among its earlier revisions, once."""
-        for key, revision in self._desired.missing():
+        for key, revision in self.desired.missing():
             if (key, revision) not in self._searched:
                 self._searched.add((key, revision))
                 self._app.spawn(self._find_earlier(key, revision), f"earlier-{key}")
@@ -160,10 +166,10 @@ class State:
     async def _find_earlier(self, key: str, before: int) -> None:
         try:
             async for entry in self._app.etcd.earlier(key, before):
-                if key in self._desired.accepted:
+                if key in self.desired.accepted:
                     return
-                if self._desired.accept_earlier(key, entry.value, entry.mod_revision):
-                    self._access.follow(self._desired.callers)
+                if self.desired.accept_earlier(key, entry.value, entry.mod_revision):
+                    self._access.follow(self.desired.callers)
                     log.info("earlier_value_used", key=key, revision=entry.mod_revision)
                     self._changed()
                     return

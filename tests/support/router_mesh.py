@@ -98,6 +98,7 @@ class RouterMesh:
             "TURNOUT_ROUTER_GRPC_ADDRESS": "127.0.0.1:0",
             "TURNOUT_ROUTER_REST_ADDRESS": "127.0.0.1:0",
             "TURNOUT_ROUTER_METRICS_ADDRESS": "127.0.0.1:0",
+            "TURNOUT_ROUTER_MANAGEMENT_ADDRESS": "127.0.0.1:0",
             **{f"TURNOUT_ROUTER_{name.upper()}": str(value) for name, value in settings.items()},
         }
 

@@ -8,9 +8,10 @@ import pytest
 from services.chassis.etcd import EtcdClient, EtcdProcess
 from services.cli.errors import CliError
 from services.cli.route_edit import Edit
-from services.cli.routes import change_route, where_applied
+from services.cli.routes import change_route
 from services.core.registry import ConfigStatus, Inventory
 from services.core.route_spec import RouteSpec
+from services.fleet.applied import where_applied
 
 KEY = "routes/digits"
 LONG = {"stable": "1", "canary": [{"version": "2", "percent": 10, "at": 12.5}], "sticky_by": "user_id"}

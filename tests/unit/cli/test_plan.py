@@ -27,7 +27,7 @@ def addresses(offset: int | None, replicas: int) -> list[str]:
 def test_the_first_pod_and_the_rest_have_the_documented_ports() -> None:
     ports = {int(address.rpartition(":")[2]) for address in addresses(0, 1)}
 
-    assert ports == {8000, 8001, 8002, 8500, 8501, 8101, 8102, 8112, 8121, 8122, 8131, 8132}
+    assert ports == {8000, 8001, 8002, 8005, 8500, 8501, 8101, 8102, 8112, 8121, 8122, 8131, 8132}
 
 
 def test_no_two_processes_share_an_address() -> None:
