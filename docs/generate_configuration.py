@@ -357,7 +357,12 @@ COMMAND_LINE = """### The command line
 | `TURNOUT_API_KEY` | what commands prove themselves to a router with: an API key or a JWT ([access](access.md)) |
 | `ETCD_ENDPOINTS` | comma-separated host:port; `turnout up` then starts no etcd of its own |
 | `ETCD_PREFIX` | prefix of all keys; default `/turnout/` |
-| `ETCD_USER`, `ETCD_PASSWORD` | log-in, where etcd asks for one |
+| `ETCD_USER`, `ETCD_PASSWORD` or `ETCD_PASSWORD_FILE` | log-in, where etcd asks for one |
+| `ETCD_TLS_CA`, `ETCD_TLS_CERTIFICATE`, `ETCD_TLS_KEY` | as the services' settings of that name |
+| `LINK_TLS_CERTIFICATE`, `…_KEY`, `…_CA`, `…_PEER_NAME` | likewise, of `record` and `shadow report`: they use links |
+| `TURNOUT_TLS_CA` | PEM of routers' authorities, or `system`: speak TLS to them; also `turnout --tls-ca` |
+| `TURNOUT_CERT`, `TURNOUT_KEY` | PEM files of the certificate that routers are shown; also `turnout --cert`, `--key` |
+| `TURNOUT_API_KEY` or `TURNOUT_API_KEY_FILE` | an API key that routers are sent; also `turnout --api-key-file` |
 
 What worker processes inherit of the runtime's environment: docs/isolation.md.
 """

@@ -10,7 +10,7 @@ import typer
 from typer.exceptions import TyperException
 
 from services.chassis.app import release
-from services.cli import callers, doctor, down, models, play, predict, record, replay, routes, shadow, up
+from services.cli import callers, doctor, down, models, play, predict, record, replay, routes, security, shadow, up
 from services.cli.errors import CliError
 from services.core.errors import ServingError
 
@@ -49,8 +49,20 @@ def _options(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print it.")
     ] = False,
+    tls_ca: Annotated[
+        str, typer.Option("--tls-ca", envvar=security.TLS_CA, help="Speak TLS; PEM file of authorities, or `system`.")
+    ] = "",
+    cert: Annotated[str, typer.Option("--cert", envvar=security.CERT, help="PEM file of a certificate to show.")] = "",
+    key: Annotated[str, typer.Option("--key", envvar=security.KEY, help="PEM file of its key.")] = "",
+    api_key_file: Annotated[
+        str,
+        typer.Option("--api-key-file", envvar=security.API_KEY_FILE, help="Holds an API key; else TURNOUT_API_KEY."),
+    ] = "",
 ) -> None:
     """A model-serving mesh: run one, ask it, steer it."""
+    del version  # it has ended the command already
+    chosen = {security.TLS_CA: tls_ca, security.CERT: cert, security.KEY: key, security.API_KEY_FILE: api_key_file}
+    os.environ.update({name: value for name, value in chosen.items() if value})  # where every client looks
 
 
 def run(arguments: Sequence[str]) -> int:

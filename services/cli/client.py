@@ -1,6 +1,6 @@
 """The router as its callers see it: gRPC with our own stubs, or REST."""
 
-import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 from inference import grpc_service_pb2 as pb
 from inference.grpc_service_pb2_grpc import GRPCInferenceServiceStub
 from services.cli.errors import CliError
+from services.cli.security import caller
 from services.core import arrays
 from services.core.signature import TensorSpec
 from services.core.tensor import BYTES
 
+_TLS = re.compile(r"ssl|tls|certificate|handshake", re.IGNORECASE)
 Parameter = bool | int | float | str
 _OPTIONS = [
     ("grpc.max_receive_message_length", -1),
@@ -65,7 +67,9 @@ class GrpcClient:
     def __init__(self, address: str, timeout_s: float = 30.0) -> None:
         self._address = address
         self._timeout_s = timeout_s
-        self._channel = grpc.aio.insecure_channel(address, options=_OPTIONS)
+        who = caller()
+        self._metadata = tuple(who.headers.items())
+        self._channel = who.channel(address, _OPTIONS)
         self._stub: Any = GRPCInferenceServiceStub(self._channel)
 
     async def __aenter__(self) -> Self:
@@ -75,7 +79,8 @@ class GrpcClient:
         await self._channel.close(None)
 
     async def infer(self, ask: Ask) -> Answer:
-        call = self._stub.ModelInfer(to_request(ask), metadata=_metadata(ask), timeout=self._timeout_s)
+        metadata = (*_metadata(ask), *self._metadata)
+        call = self._stub.ModelInfer(to_request(ask), metadata=metadata, timeout=self._timeout_s)
         began = perf_counter()
         response = await self._result(call)
         latency_ms = (perf_counter() - began) * 1e3
@@ -95,9 +100,8 @@ class GrpcClient:
     async def signature_of(self, model: str, version: str) -> tuple[list[TensorSpec], list[TensorSpec]]:
         """What a caller must send, and what it gets."""
         request = pb.ModelMetadataRequest(name=model, version=version)
-        response = await self._result(
-            self._stub.ModelMetadata(request, metadata=credentials(), timeout=self._timeout_s)
-        )
+        call = self._stub.ModelMetadata(request, metadata=self._metadata, timeout=self._timeout_s)
+        response = await self._result(call)
         both = (response.inputs, response.outputs)
         inputs, outputs = ([TensorSpec(each.name, each.datatype, tuple(each.shape)) for each in side] for side in both)
         return inputs, outputs
@@ -105,7 +109,7 @@ class GrpcClient:
     async def is_ready(self, model: str, version: str = "") -> bool:
         request = pb.ModelReadyRequest(name=model, version=version)
         try:
-            return bool((await self._stub.ModelReady(request, timeout=self._timeout_s)).ready)
+            return bool((await self._stub.ModelReady(request, metadata=self._metadata, timeout=self._timeout_s)).ready)
         except grpc.aio.AioRpcError:
             return False
 
@@ -118,6 +122,8 @@ class GrpcClient:
     def _refused(self, error: grpc.aio.AioRpcError) -> CliError:
         details = error.details() or "no details"
         if error.code() is grpc.StatusCode.UNAVAILABLE and "failed to connect" in details:
+            if reason := _tls_reason(details):
+                return CliError(f"the router at {self._address} and this command do not agree on TLS: {reason}")
             return CliError(f"no router answers at {self._address}: is a mesh running (`turnout up`)?")
         return RefusedError(error.code().name, details)
 
@@ -127,8 +133,12 @@ class RestClient:
 
     def __init__(self, address: str, timeout_s: float = 30.0) -> None:
         self._address = address
+        who = caller()
         self._session = aiohttp.ClientSession(
-            base_url=f"http://{address}", timeout=aiohttp.ClientTimeout(total=timeout_s), headers=credentials()
+            base_url=f"{who.scheme}://{address}",
+            connector=aiohttp.TCPConnector(ssl=who.context()),
+            headers=who.headers,
+            timeout=aiohttp.ClientTimeout(total=timeout_s),
         )
 
     async def __aenter__(self) -> Self:
@@ -166,7 +176,11 @@ class RestClient:
                 if response.status != 200:
                     raise RefusedError(str(response.status), str((answer or {}).get("error", "no details")))
                 return answer, response.headers
-        except (aiohttp.ClientConnectionError, TimeoutError):
+        except (aiohttp.ClientConnectionError, TimeoutError) as error:
+            if reason := _tls_reason(str(error)):
+                raise CliError(
+                    f"the router at {self._address} and this command do not agree on TLS: {reason}"
+                ) from None
             raise CliError(f"no router answers at {self._address}: is a mesh running (`turnout up`)?") from None
         except (aiohttp.ClientError, ValueError, AttributeError) as error:
             raise CliError(f"the router at {self._address} answered something else than JSON: {error}") from None
@@ -214,14 +228,15 @@ def parse_timing(text: str) -> dict[str, float]:
     return stages
 
 
-def credentials() -> list[tuple[str, str]]:
-    """What this user's commands prove themselves with: TURNOUT_API_KEY, an API key or a JWT."""
-    key = os.environ.get("TURNOUT_API_KEY", "").strip()
-    return [("authorization", f"Bearer {key}")] if key else []
+def _tls_reason(text: str) -> str:
+    """What the text of a failed connection says of certificates or TLS; empty = it failed over something else."""
+    if not _TLS.search(text):
+        return ""
+    return text.rpartition("last error: ")[2].removeprefix("UNAVAILABLE: ")
 
 
 def _metadata(ask: Ask) -> Sequence[tuple[str, str]]:
-    metadata = [*credentials(), ("turnout-timing", "1")] if ask.timings else credentials()
+    metadata = [("turnout-timing", "1")] if ask.timings else []
     return [*metadata, ("x-routing-key", ask.key)] if ask.key else metadata
 
 

@@ -15,6 +15,7 @@ from services.cli.client import GrpcClient
 from services.cli.errors import CliError
 from services.cli.options import DEFAULT_DATA_DIR, DataDirOption, EtcdOption, JsonOption, PrefixOption, Target
 from services.cli.output import print_json, say, show, table
+from services.cli.security import caller
 from services.core import keys
 from services.core.desired_state import model_notes
 from services.core.model_spec import ModelSpec
@@ -177,10 +178,12 @@ async def _signature(router: str, model: str, version: str) -> tuple[Sequence[Te
 async def _memory(addresses: Iterable[str]) -> dict[str, int]:
     """Bytes by instance, of pods whose metrics can be read from here."""
     found: dict[str, int] = {}
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_SCRAPE_S)) as session:
+    who = caller()
+    connector = aiohttp.TCPConnector(ssl=who.context())
+    async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=_SCRAPE_S)) as session:
         for address in addresses:
             with suppress(aiohttp.ClientError, TimeoutError, UnicodeDecodeError):
-                async with session.get(f"http://{address}/metrics") as answer:
+                async with session.get(f"{who.scheme}://{address}/metrics") as answer:
                     found |= {name: int(float(value)) for name, value in _MEMORY.findall(await answer.text())}
     return found
 

@@ -1,6 +1,5 @@
 """Options that several commands share, and what they come to."""
 
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ from services.chassis.etcd import EtcdClient, EtcdUnavailableError, split_endpoi
 from services.cli.data_dir import DataDir, Running
 from services.cli.errors import CliError
 from services.cli.plan import ETCD_PORT, HOST
+from services.cli.security import etcd_client
 from services.core import keys
 
 DEFAULT_DATA_DIR = Path(".turnout")
@@ -50,17 +50,10 @@ class Target:
 
     @asynccontextmanager
     async def open_etcd(self) -> AsyncIterator[EtcdClient]:
-        """A client of its etcd; ETCD_USER and ETCD_PASSWORD log in."""
-        endpoints = split_endpoints(self.etcd)
-        if not endpoints:
+        """A client of its etcd, as services.cli.security says."""
+        if not split_endpoints(self.etcd):
             raise CliError("--etcd names no endpoint: expected HOST:PORT")
-        client = EtcdClient(
-            endpoints,
-            self.prefix,
-            user=os.environ.get("ETCD_USER", ""),
-            password=os.environ.get("ETCD_PASSWORD", ""),
-            timeout_s=_ETCD_TIMEOUT_S,
-        )
+        client = etcd_client(self.etcd, self.prefix, timeout_s=_ETCD_TIMEOUT_S)
         try:
             yield client
         except EtcdUnavailableError as error:

@@ -10,9 +10,9 @@ import grpc.aio
 
 from inference import grpc_service_pb2 as pb
 from inference.grpc_service_pb2_grpc import GRPCInferenceServiceStub
-from services.cli.client import credentials
 from services.cli.errors import CliError
 from services.cli.replayed import OK, Outcome, Tally
+from services.cli.security import caller
 from services.core.signature import Given
 from turnout.v1 import recorded_pb2
 
@@ -47,11 +47,14 @@ class Player:
         self._room = asyncio.Semaphore(concurrency)
         self._model = model
         self._version = version
+        self._metadata: tuple[tuple[str, str], ...] = ()
         self._last: dict[str, asyncio.Task[None]] = {}  # by sequence
 
     async def play(self, records: Iterable[recorded_pb2.Recorded], pace: Pace) -> None:
         """Returns once all are answered. Raises CliError where nothing listens."""
-        async with grpc.aio.insecure_channel(self._address, options=_OPTIONS) as channel:
+        who = caller()
+        self._metadata = tuple(who.headers.items())
+        async with who.channel(self._address, _OPTIONS) as channel:
             infer = GRPCInferenceServiceStub(channel).ModelInfer
             async with asyncio.TaskGroup() as tasks:
                 began, first_ns = perf_counter(), 0
@@ -84,7 +87,7 @@ class Player:
         timeout_s = record.allowed_us / 1e6 or _LONGEST_S
         began = perf_counter()
         try:
-            response = await infer(request, metadata=[*credentials(), *_metadata(record)], timeout=timeout_s)
+            response = await infer(request, metadata=[*_metadata(record), *self._metadata], timeout=timeout_s)
         except grpc.aio.AioRpcError as error:
             if "failed to connect" in (error.details() or ""):
                 raise CliError(f"no router answers at {self._address}: is a mesh running (`turnout up`)?") from None

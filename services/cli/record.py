@@ -21,6 +21,7 @@ from services.chassis.recordings import RecordingWriter
 from services.cli.errors import CliError
 from services.cli.options import DEFAULT_DATA_DIR, DataDirOption, EtcdOption, PrefixOption, Target
 from services.cli.output import say
+from services.cli.security import link_security
 from services.core import keys
 from services.core.names import checked_model_name
 from services.core.registry import ServiceRecord
@@ -131,7 +132,7 @@ async def _record(target: Target, recorder: Recorder, address: str, for_s: float
     set_up("error")
     async with target.open_etcd() as client:
         try:
-            server = await listen(address, recorder, hello)
+            server = await listen(address, recorder, hello, security=link_security())
         except OSError as error:
             raise CliError(str(CannotListenError.explain(address, error))) from None
         try:

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-import grpc
 import grpc.aio
 import typer
 
@@ -12,6 +11,7 @@ from services.chassis.etcd import EtcdClient
 from services.cli.errors import CliError
 from services.cli.options import DEFAULT_DATA_DIR, DataDirOption, EtcdOption, JsonOption, PrefixOption, Target
 from services.cli.output import print_json, say, show, table
+from services.cli.security import service_channel
 from services.core import keys
 from services.core.registry import ServiceRecord
 from turnout.v1 import shadow_pb2 as pb
@@ -98,7 +98,7 @@ async def _report(target: Target, model: str) -> Sequence[pb.CandidateReport]:
 
 
 async def _ask(address: str, model: str) -> list[pb.CandidateReport]:
-    async with grpc.aio.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as channel:
+    async with service_channel(address, [("grpc.enable_http_proxy", 0)]) as channel:
         stub: Any = ShadowStub(channel)
         try:
             response = await stub.Report(pb.ReportRequest(model=model), timeout=_TIMEOUT_S)

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from services.chassis.etcd import EtcdClient, split_endpoints
+from services.chassis.etcd import EtcdClient
 from services.cli.client import GrpcClient
 from services.cli.data_dir import DataDir, Running, RunningProcess
 from services.cli.demo.keys import write_demo, write_repository
@@ -28,10 +28,12 @@ from services.cli.processes import service
 from services.cli.progress import step
 from services.cli.readiness import Readiness
 from services.cli.repository import versions_in
+from services.cli.security import etcd_client
 from services.cli.supervise import Supervisor
 from services.cli.welcome import show_welcome
 
 _READY_S = 90.0
+_ETCD_TIMEOUT_S = 5.0
 _INTERRUPTED = 130
 _LARGEST_OFFSET = 50_000
 
@@ -117,7 +119,8 @@ async def _up(wish: Wish) -> None:
 @asynccontextmanager
 async def _etcd(wish: Wish, place: Place) -> AsyncIterator[EtcdClient]:
     """A client of the mesh's etcd, which runs as long as this."""
-    client = EtcdClient(split_endpoints(place.etcd), place.etcd_prefix)
+    environ = os.environ if wish.etcd else {}  # our own asks for nothing
+    client = etcd_client(place.etcd, place.etcd_prefix, timeout_s=_ETCD_TIMEOUT_S, environ=environ)
     try:
         if wish.etcd:
             await client.status()

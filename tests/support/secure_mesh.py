@@ -65,6 +65,7 @@ class SecureMesh:
         files = TlsFiles(Path(self.inside_ca), Path(names["certificate"]), Path(names["key"]))
         etcd = await self._stack.enter_async_context(EtcdProcess(self.folder / "etcd", fsync=False, tls=files))
         self.etcd = EtcdClient([etcd.endpoint], tls=files)
+        self.etcd_endpoint = etcd.endpoint
         self._stack.push_async_callback(self.etcd.close)
         self.router = await self._stack.enter_async_context(started("services.router", self.settings(etcd)))
         self.grpc, self.rest, self.metrics = [await self.router.address(each) for each in ("grpc", "rest", "metrics")]
@@ -149,6 +150,11 @@ class SecureMesh:
 
     def replace(self, use: str, pair: Pair) -> None:
         pair.write(Path(self.names[use]["certificate"]).parent)
+
+    def etcd_environment(self) -> dict[str, str]:
+        """What the command line is told of etcd."""
+        pair = {f"ETCD_TLS_{name.upper()}": path for name, path in self.names["etcd"].items()}
+        return {"ETCD_ENDPOINTS": self.etcd_endpoint, "ETCD_TLS_CA": self.inside_ca, **pair}
 
     def refusals(self, event: str) -> list[str]:
         return [json.dumps(each) for each in self.router.events() if each["event"] == event]

@@ -31,8 +31,15 @@ class _Context(ssl.SSLContext):
 
     refused: Refused
 
+    def wrap_bio(self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, *args: Any, **options: Any) -> ssl.SSLObject:
+        made = super().wrap_bio(incoming, outgoing, *args, **options)
+        if isinstance(made, _Handshake):
+            made.outgoing = outgoing
+        return made
+
 
 class _Handshake(ssl.SSLObject):
+    outgoing: ssl.MemoryBIO
     _failed: ssl.SSLError | None = None
 
     def do_handshake(self) -> None:
@@ -46,7 +53,7 @@ class _Handshake(ssl.SSLObject):
             context = self.context
             if isinstance(context, _Context):
                 context.refused(reason_of(error))
-            if not self.server_side:
+            if not (self.server_side and self.outgoing.pending):
                 raise
             self._failed = error
             # An event loop drops what is unsent when a handshake fails. Told to wait, it sends the alert, by which the

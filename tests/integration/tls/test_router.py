@@ -9,6 +9,7 @@ import pytest
 import pytest_asyncio
 
 from services.chassis.link import LinkServer
+from services.cli.app import run
 from tests.support.certificates import Authority, Caller
 from tests.support.router_mesh import until
 from tests.support.secure_mesh import PEER, SecureMesh, secure_mesh
@@ -177,3 +178,31 @@ async def test_callers_authorities_change_too(mesh: SecureMesh, model: str) -> N
             return await mesh.call(model, mesh.alice) == "OK" == await mesh.post(model, mesh.alice)
 
         await until("alice is let in again", is_back)
+
+
+async def test_the_command_line_is_such_a_caller(
+    mesh: SecureMesh, model: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("TURNOUT_TLS_CA", "TURNOUT_CERT", "TURNOUT_KEY"):
+        monkeypatch.setenv(name, "")  # so that what the options leave is undone
+    for name, value in mesh.etcd_environment().items():
+        monkeypatch.setenv(name, value)
+    alice = mesh.alice.pair
+    assert alice is not None
+    names = alice.write(mesh.folder / "cli")
+    believed = ("--tls-ca", mesh.outside.write(mesh.folder / "outside.pem"))
+    shown = ("--cert", names["certificate"], "--key", names["key"])
+    ask = ("predict", model, "--input", "x=[[1.0, 1.0]]", "--json")
+    over_grpc, over_rest = (*ask, "--address", mesh.grpc), (*ask, "--rest", "--address", mesh.rest)
+
+    async def said(*words: str) -> str:
+        await asyncio.to_thread(run, words)
+        return "".join(capsys.readouterr())
+
+    for refused in (await said(*over_grpc), await said(*over_rest), await said(*believed, *over_rest)):
+        assert refused.startswith("turnout: ")
+        assert len(refused.splitlines()) == 1
+    for served in (await said(*believed, *shown, *over_grpc), await said(*over_rest)):
+        assert '"model_version": "1"' in served
+    await mesh.etcd.put(f"routes/{model}", b'{"stable": "1"}')
+    assert '"stable": "1"' in await said("routes", "get", model, "--json")
