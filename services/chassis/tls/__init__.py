@@ -2,7 +2,7 @@
 
 from services.chassis.tls.certificates import Certificates, Kept, LinkSecurity, ListenerSecurity
 from services.chassis.tls.material import BadCertificateError, Material
-from services.chassis.tls.peer import shown_on, shown_on_grpc
+from services.chassis.tls.peer import shown_on
 from services.chassis.tls.settings import EtcdTls, LinkTls, ListenerTls, PemFiles
 
 __all__ = [
@@ -17,5 +17,4 @@ __all__ = [
     "Material",
     "PemFiles",
     "shown_on",
-    "shown_on_grpc",
 ]
