@@ -129,7 +129,7 @@ async def test_a_wrong_password_is_not_repeated(mesh: Mesh, tmp_path: Path) -> N
     etcd = mesh.etcd._connection.endpoint
     settings = environment("shadow", tmp_path, etcd) | {"ETCD_PASSWORD": f"{MARK}-wrong"}
     environ = {f"TURNOUT_SHADOW_{key}": value for key, value in settings.items()}
-    async with started("services.shadow", environ) as service, asyncio.timeout(TIMEOUT_S):
+    async with started("services.shadow", environ) as service:
         said = await service.logged("registration_failed")
 
         assert "invalid user ID or password" in said["error"]
