@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import grpc
 import grpc.aio
 from google.protobuf.any_pb2 import Any as AnyMessage
-from google.protobuf.message import DecodeError
 
 from services.chassis.front import certificate_of, remaining_s
 from services.core.errors import InvalidRequestError, UnimplementedError
@@ -31,13 +30,6 @@ _CLASSIFY, _REGRESS = "tensorflow/serving/classify", "tensorflow/serving/regress
 _MAX_TASKS = 64
 Context = grpc.aio.ServicerContext
 Reload = Callable[[service_pb.ReloadConfigRequest, Context], Awaitable[service_pb.ReloadConfigResponse]]
-
-
-class Broken(NamedTuple):
-    """What came in place of a message."""
-
-    name: str
-    size_bytes: int
 
 
 class Found(NamedTuple):
@@ -149,23 +141,8 @@ class TfServing:
 
 
 def _handler(method: Callable[[Any, Context], Awaitable[Any]], message: Any) -> grpc.RpcMethodHandler:
-    """Bytes that are no such message are the caller's fault, which gRPC's own parsing would call an internal one."""
-
-    async def checked(request: Any, context: Context) -> Any:
-        if isinstance(request, Broken):
-            raise InvalidRequestError(
-                f"{request.size_bytes} bytes that are not a tensorflow.serving.{request.name}: was the message cut off?"
-            )
-        return await method(request, context)
-
-    def parsed(payload: bytes) -> Any:
-        try:
-            return message.FromString(payload)
-        except DecodeError:
-            return Broken(message.DESCRIPTOR.name, len(payload))
-
     return grpc.unary_unary_rpc_method_handler(
-        checked, request_deserializer=parsed, response_serializer=lambda answer: answer.SerializeToString()
+        method, request_deserializer=message.FromString, response_serializer=lambda answer: answer.SerializeToString()
     )
 
 
