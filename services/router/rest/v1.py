@@ -25,8 +25,10 @@ class V1:
             routes.add("GET", path, self.status, about=v1_about.STATUS)
             routes.add("GET", path + "/metadata", self.metadata, about=v1_about.METADATA)
 
-    async def models(self, _request: HttpRequest) -> HttpResponse:
-        return HttpResponse(orjson.dumps({"models": self._catalogue.names()}))
+    async def models(self, request: HttpRequest) -> HttpResponse:
+        """Of those that its caller may use."""
+        names = [name for name in self._catalogue.names() if request.may("predict", name)]
+        return HttpResponse(orjson.dumps({"models": names}))
 
     async def status(self, _request: HttpRequest, model: str, version: str = "", label: str = "") -> HttpResponse:
         explicit = explicit_version(version, label)
