@@ -15,7 +15,6 @@ import pytest_asyncio
 from services.core.tensor import encode_bytes
 from tests.support.puppets import floats, refuse, signature, silence
 from tests.support.router_mesh import RestAnswer, RouterMesh, until
-from tests.support.service_process import started
 from tests.support.tfs_calls import TfsCalls, predict_request
 from turnout.tfserving import model_service_pb2 as service_pb
 from turnout.tfserving import prediction_service_pb2 as pb
@@ -182,22 +181,6 @@ async def test_kserve_s_clients_hear_whether_a_model_is_ready(mesh: RouterMesh) 
             return (await v1(kserve, f"{model.name}-none")).status == 503
 
         await until("a model without a version is not ready", is_known)
-
-
-async def test_a_busy_port_is_said(mesh: RouterMesh) -> None:
-    async def code_and_words(name: str, taken: str) -> tuple[int, str]:
-        environ = {"TURNOUT_ROUTER_DATA_DIR": str(mesh.folder / name), f"TURNOUT_ROUTER_{name}_ADDRESS": taken}
-        async with started("services.router", mesh.environ | environ) as router:
-            return await router.exit_code(), "".join(router.lines)
-
-    grpc_address, rest_address = [await mesh.router.address(f"tfs-{kind}") for kind in ("grpc", "rest")]
-    (one, says_one), (two, says_two) = await asyncio.gather(
-        code_and_words("TFS_GRPC", grpc_address), code_and_words("TFS_REST", rest_address)
-    )
-
-    assert 0 not in (one, two)
-    assert f"{grpc_address} is in use: another process listens there" in says_one
-    assert f"{rest_address} is in use: another process listens there" in says_two
 
 
 async def test_a_version_or_label_is_served_by_either_protocol(mesh: RouterMesh, calls: TfsCalls) -> None:
