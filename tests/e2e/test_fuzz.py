@@ -6,12 +6,12 @@
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
-import grpc.aio
 import pytest
 import pytest_asyncio
 from google.protobuf.message import Message
 
 from inference import grpc_service_pb2 as pb
+from tests.support.channels import own_channel
 from tests.support.echoes import NAMES, ROUTERS, TFS, echo_mesh
 from tests.support.fuzzing import Asked, Door, Golden, GrpcDoor, HttpDoor, Told, fuzz
 from tests.support.goldens import binary_goldens, grpc_goldens, json_goldens
@@ -76,7 +76,7 @@ async def over_grpc(
     mesh: Mesh, address: str, method: str, kind: type[Message], goldens: Sequence[Golden], count: int
 ) -> None:
     mutator = MessageMutator(Mutator(f"{method} {count}", [golden.asked.body for golden in goldens]), kind)
-    async with grpc.aio.insecure_channel(address) as channel:
+    async with own_channel(address) as channel:
         door = GrpcDoor(channel, method)
         await through(mesh, door, goldens, lambda asked: Asked(mutator.spoilt(asked.body)), count)
 

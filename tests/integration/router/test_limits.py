@@ -8,17 +8,22 @@ from collections.abc import Callable
 from typing import Any
 
 import grpc
+import grpc.aio
 import pytest
 import pytest_asyncio
 
 from inference import grpc_service_pb2 as pb
+from tests.support.channels import own_channel
 from tests.support.puppets import floats, signature
-from tests.support.router_mesh import Model, RouterMesh, infer_request, rest_request
+from tests.support.router_mesh import TIMEOUT_S, Model, RouterMesh, infer_request, rest_request
+from tests.support.serving_goldens import PREDICT
+from turnout.tfserving.prediction_service_pb2 import PredictRequest
+from turnout.tfserving.tensor_pb2 import TensorProto
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 LIMIT = 1 << 20
-SETTINGS = {"max_message_bytes": LIMIT}
+SETTINGS = {"max_message_bytes": LIMIT, "tfs_grpc_address": "127.0.0.1:0"}
 GROWTH_BYTES = 24 << 20  # a few messages of the largest size
 PROMPT_S = 5.0  # on a busy machine; alone it takes milliseconds, and to inflate or to make what is asked, much longer
 BOMB_BYTES = 96 << 20
@@ -39,6 +44,13 @@ def deflated(model: str, size: int) -> tuple[bytes, dict[str, str]]:
     return gzip.compress(spaced(model, size)[0]), {"Content-Encoding": "gzip"}
 
 
+def behind(model: str, size: int) -> tuple[bytes, dict[str, str]]:
+    """Binary: the tensor comes behind the JSON, and spaces fill that up."""
+    asked = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 2], "parameters": {"binary_data_size": 8}}]}
+    head = json.dumps(asked).encode().ljust(size - 8)
+    return head + floats(1.0, 1.0), {"Inference-Header-Content-Length": str(len(head))}
+
+
 @pytest_asyncio.fixture(loop_scope="module")
 async def model(mesh: RouterMesh) -> Model:
     return await mesh.model()
@@ -55,7 +67,7 @@ async def test_a_message_has_exactly_as_many_bytes_as_it_may(mesh: RouterMesh, m
     )
 
 
-@pytest.mark.parametrize("body", [spaced, deflated])
+@pytest.mark.parametrize("body", [spaced, deflated, behind])
 async def test_a_body_has_exactly_as_many_bytes_as_it_may(
     mesh: RouterMesh, model: Model, body: Callable[[str, int], tuple[bytes, dict[str, str]]]
 ) -> None:
@@ -67,6 +79,42 @@ async def test_a_body_has_exactly_as_many_bytes_as_it_may(
 
     assert whole.status == 200, whole.body
     assert (over.status, f"larger than {LIMIT} bytes" in over.body["error"]) == (413, True), over.body
+
+
+async def test_tensorflow_serving_s_protocols_have_the_same_limit(mesh: RouterMesh, model: Model) -> None:
+    request = PredictRequest(model_spec={"name": model.name})
+    request.inputs["x"].CopyFrom(TensorProto(dtype=1, float_val=[1.0, 1.0]))
+    for size in (1, 2):
+        request.inputs["x"].tensor_shape.dim.add(size=size)
+    answers, bodies = [], []
+    async with own_channel(await mesh.router.address("tfs-grpc")) as channel:
+        for size in (LIMIT, LIMIT + 1):
+            payload = _padded(request.SerializeToString(), size)
+            answers.append(await _code(channel.unary_unary(PREDICT)(payload, timeout=TIMEOUT_S)))
+            body = json.dumps({"instances": [[1, 1]]}).encode().ljust(size)
+            bodies.append((await mesh.rest(f"/v1/models/{model.name}:predict", body)).status)
+
+    assert answers == [grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTED]
+    assert bodies == [200, 413]
+
+
+def _padded(message: bytes, size: int) -> bytes:
+    """A message of exactly that many bytes, by a field that nobody knows: 100, whose key and length take 5 bytes."""
+    filling = size - len(message) - 5
+    return (
+        message
+        + b"\xa2\x06"
+        + (b"%c%c%c" % (filling & 127 | 128, filling >> 7 & 127 | 128, filling >> 14))
+        + bytes(filling)
+    )
+
+
+async def _code(call: Any) -> grpc.StatusCode:
+    try:
+        await call
+    except grpc.aio.AioRpcError as error:
+        return error.code()
+    return grpc.StatusCode.OK
 
 
 async def test_what_would_grow_beyond_measure_is_refused_before_it_grows(mesh: RouterMesh, model: Model) -> None:
