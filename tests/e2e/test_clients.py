@@ -42,12 +42,12 @@ TRITON = (
     "compressed",
     "statistics",
 )
-EXTENSIONS = ("classification", "streams")
+EXTENSIONS = ("classification", "shared_memory", "repository")
 SERVING = ("every_datatype", "one_value_for_a_whole_shape", "outputs_as_asked", "errors", "status_and_metadata")
 KSERVE = ("health", "binary_of_every_datatype", "json_or_typed_of_every_datatype", "errors")
 CLIENTS = {
-    "tritonclient.http": Client(("triton", "http"), ("rest",), (*TRITON, "classification")),
-    "tritonclient.grpc": Client(("triton", "grpc"), ("grpc",), (*TRITON, *EXTENSIONS)),
+    "tritonclient.http": Client(("triton", "http"), ("rest",), (*TRITON, *EXTENSIONS)),
+    "tritonclient.grpc": Client(("triton", "grpc"), ("grpc",), (*TRITON, *EXTENSIONS, "streams")),
     "kserve": Client(("kserve_sdk",), ("rest", "grpc"), KSERVE),
     "tensorflow-serving-api": Client(("serving_api",), ("tfs-grpc",), SERVING),
 }
@@ -55,7 +55,7 @@ CLIENTS = {
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def mesh(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Mesh]:
-    async with echo_mesh(tmp_path_factory.mktemp("clients"), **TFS) as mesh:
+    async with echo_mesh(tmp_path_factory.mktemp("clients"), SYSTEM_SHARED_MEMORY="true", **TFS) as mesh:
         train._ranker(mesh.folder, lambda _: None)
         await introduce(mesh, "ranker", 1)
         yield mesh

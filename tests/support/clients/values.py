@@ -11,7 +11,7 @@ MOST_ROWS = 6  # a request may have as many: more than a batch, so that some are
 WITH_JSON = ("BOOL", "INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64", "FP32", "FP64", "BYTES")
 DATATYPES = (*WITH_JSON, "FP16", "BF16")
 # model -> datatypes of its inputs in_DATATYPE and outputs out_DATATYPE, each of [-1, WIDTH]
-MODELS: dict[str, Sequence[str]] = {"every": DATATYPES, "plain": WITH_JSON}
+MODELS: dict[str, Sequence[str]] = {"every": DATATYPES, "plain": WITH_JSON, "spare": ("FP32",)}
 _FLOATS = {"FP16": np.float16, "FP32": np.float32, "FP64": np.float64, "BF16": ml_dtypes.bfloat16}
 _TEXTS = (b"ab", b"", "é".encode(), b"a\0", b"\0", b"a\0b\0\0", b"x" * 300)
 _NO_TEXTS = (b"\xff\xfe", b"\x80", b"\xc3")
