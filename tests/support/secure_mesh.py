@@ -21,6 +21,7 @@ from tests.support.router_mesh import MODEL_INFER, TIMEOUT_S, infer_request, res
 from tests.support.service_process import ServiceProcess, started
 
 PEER = "mesh.example"
+LISTENERS = ("grpc", "rest", "metrics", "management", "management_grpc", "tfs-grpc", "tfs-rest")
 
 
 class SecureMesh:
@@ -53,7 +54,7 @@ class SecureMesh:
             "TLS_CLIENT_CA": self.callers_ca,
             "LINK_TLS_CA": self.inside_ca,
             "LINK_TLS_PEER_NAME": PEER,
-            **{f"{name}_ADDRESS": "127.0.0.1:0" for name in ("GRPC", "REST", "METRICS")},
+            **{f"{name.replace('-', '_').upper()}_ADDRESS": "127.0.0.1:0" for name in LISTENERS},
         }
         for name in ("certificate", "key"):
             chosen |= {f"{group}_{name.upper()}": listeners[name] for group in ("TLS", "METRICS_TLS")}
@@ -68,7 +69,8 @@ class SecureMesh:
         self.etcd_endpoint = etcd.endpoint
         self._stack.push_async_callback(self.etcd.close)
         self.router = await self._stack.enter_async_context(started("services.router", self.settings(etcd)))
-        self.grpc, self.rest, self.metrics = [await self.router.address(each) for each in ("grpc", "rest", "metrics")]
+        self.addresses = {name: await self.router.address(name) for name in LISTENERS}
+        self.grpc, self.rest, self.metrics = (self.addresses[name] for name in ("grpc", "rest", "metrics"))
 
     def security(self, pair: Mapping[str, str], ca: str = "", peer_name: str | None = PEER) -> LinkSecurity:
         """Of a neighbour's links."""
@@ -77,18 +79,18 @@ class SecureMesh:
         assert made is not None
         return made
 
-    async def model(self, security: LinkSecurity | None) -> tuple[str, PuppetBatcher]:
+    async def model(self, security: LinkSecurity | None, spec: bytes = b"{}") -> tuple[str, PuppetBatcher]:
         """A model that a batcher of its own serves; the router may or may not reach it."""
         name, puppet = f"m-{secrets.token_hex(4)}", PuppetBatcher(f"pod-{secrets.token_hex(3)}")
         puppet.security = security
         await self._stack.enter_async_context(puppet)
-        await self.etcd.put(f"models/{name}", b"{}")
+        await self.etcd.put(f"models/{name}", spec)
         await puppet.serve(self.etcd, name, "1")
         return name, puppet
 
-    async def served(self) -> str:
+    async def served(self, spec: bytes = b"{}") -> str:
         """A model that answers."""
-        name, _ = await self.model(self.security(self.names["puppet"]))
+        name, _ = await self.model(self.security(self.names["puppet"]), spec)
 
         async def answers() -> bool:
             return await self.call(name, self.alice) == "OK"

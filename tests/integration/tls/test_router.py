@@ -59,6 +59,16 @@ async def test_callers_without_a_good_certificate_are_refused_and_told_why(mesh:
     await mesh.router.logged("handshake_refused", use="listeners", reason="peer did not return a certificate")
 
 
+async def test_a_certificate_says_who_calls(mesh: SecureMesh) -> None:
+    await mesh.etcd.put("callers/alice", b'{"certificates": [{"san": "URI:spiffe://example/alice"}]}')
+    model = await mesh.served(b'{"access": {"anonymous": false}}')
+    bob = Caller(mesh.outside, mesh.callers.issue("bob", "spiffe://example/bob"))
+
+    assert await mesh.post(model, mesh.alice) == "OK"
+    assert (await mesh.call(model, bob)).startswith("UNAUTHENTICATED: ")
+    assert (await mesh.post(model, bob)).startswith("401: ")
+
+
 async def test_a_caller_refuses_a_router_of_an_authority_that_it_does_not_believe(mesh: SecureMesh, model: str) -> None:
     mistaken = Caller(mesh.callers, mesh.alice.pair)
 
@@ -122,7 +132,7 @@ async def test_certificates_change_under_traffic_and_no_request_fails(mesh: Secu
     fresh = mesh.outside.issue("router-2")
     mesh.replace("listeners", fresh)
     mesh.replace("links", mesh.inside.issue("router-2", PEER))
-    for use in ("listeners", "metrics"):
+    for use in ("listeners", "metrics", "management"):
         await mesh.router.logged("certificate_taken", use=use, subject="CN=router-2")
     for use in ("links", "etcd"):
         await mesh.router.logged("certificate_taken", use=use, subject="CN=router-2")
@@ -134,7 +144,7 @@ async def test_certificates_change_under_traffic_and_no_request_fails(mesh: Secu
 
     assert set(outcomes) == {"OK"}
     assert await mesh.call(later, mesh.alice) == "OK"
-    for address in (mesh.rest, mesh.grpc, mesh.metrics):
+    for address in mesh.addresses.values():
         shown = await mesh.shown(address)
         assert ssl.DER_cert_to_PEM_cert(shown).encode() == fresh.certificate
         assert shown != old

@@ -1,6 +1,5 @@
 """Secrets that are marked, given to every service and misused: none of them is ever seen again."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -64,15 +63,14 @@ async def mesh(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Mesh]:
             await service.address("metrics")
             return service
 
-        services = await asyncio.gather(*map(start, SERVICES))
-        yield Mesh(client, dict(zip(SERVICES, services, strict=True)))
+        yield Mesh(client, {name: await start(name) for name in SERVICES})  # one by one: each has its time to start
 
 
 def environment(name: str, folder: Path, etcd: str) -> dict[str, str]:
-    listeners = {"router": ("GRPC", "REST"), "runtime": ()}.get(name, ("LINK",))
+    listeners = {"router": ("GRPC", "REST", "MANAGEMENT"), "runtime": ()}.get(name, ("LINK",))
     settings = {f"{each}_ADDRESS": "127.0.0.1:0" for each in (*listeners, "METRICS")}
     if name == "router":
-        settings["ANONYMOUS"] = "no"
+        settings["ANONYMOUS"] = "refuse"
     if name == "runtime":
         settings["REPOSITORY"] = f"http://user:{MARK}@127.0.0.1:1/models?token={MARK}"
     if name in {"batcher", "runtime"}:
