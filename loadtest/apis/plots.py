@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 # Colours that are told apart with any eyes (Okabe and Ito).
 _COLOURS = {"router": "#0072B2", "batcher": "#56B4E9", "worker": "#E69F00"}
 _SHARPNESS_DPI = 130
+_MOST = 8  # times the shortest bar
 
 
 def draw(found: Sequence[dict[str, Any]], folder: Path) -> Path:
@@ -26,9 +27,12 @@ def draw(found: Sequence[dict[str, Any]], folder: Path) -> Path:
             widths = [row["cpu_us"][part] for row in rows]
             axes.barh(range(len(rows)), widths, 0.6, left, color=colour, label=part)
             left = [before + width for before, width in zip(left, widths, strict=True)]
+        edge = min(max(left), _MOST * min(left))  # beyond it a bar is cut off, and says how long it is
         for place, (end, row) in enumerate(zip(left, rows, strict=True)):
-            axes.text(end, place, f" {row['requests_s']:,.0f}/s", va="center", fontsize=8)
-        axes.set_xlim(0, max(left) * 1.25)
+            beyond = f" → {end:,.0f} µs," if end > edge else ""
+            axes.text(min(end, edge), place, f"{beyond} {row['requests_s']:,.0f}/s", va="center", fontsize=8, zorder=3)
+        axes.set_xlim(0, edge * 1.4)
+        axes.axvspan(edge, edge * 1.4, color="white", zorder=1.5)
         axes.set_yticks(range(len(rows)), [row["api"] for row in rows], fontsize=9)
         axes.invert_yaxis()
         axes.grid(axis="x", color="0.9", linewidth=0.8)
