@@ -40,7 +40,7 @@ class About:
 
     `answer` and `body` are schemas; None = there is nothing in it. `answer_types` and `body_types` are what it may be
     besides JSON. `codes` are statuses under which an answer has the form of a good one; `headers` of the request and
-    `query` are names with what they mean.
+    `query` are names with what they mean; `names` are schemas of those in the path that are not any text.
     """
 
     summary: str
@@ -53,6 +53,7 @@ class About:
     codes: tuple[int, ...] = ()
     headers: Mapping[str, str] = field(default_factory=dict)
     query: Mapping[str, str] = field(default_factory=dict)
+    names: Mapping[str, Schema] = field(default_factory=dict)
     details: str = ""
 
 
@@ -127,7 +128,7 @@ def _first_line(text: str) -> str:
 def _parameters(route: Route, about: About) -> list[dict[str, Any]]:
     text = {"type": "string"}
     path = [
-        {"name": name, "in": "path", "required": True, "schema": text | {"minLength": 1}}
+        {"name": name, "in": "path", "required": True, "schema": about.names.get(name, text | {"minLength": 1})}
         for name in _NAMES.findall(route.template)
     ]
     given = [("header", about.headers), ("query", about.query)]

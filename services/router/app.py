@@ -57,6 +57,7 @@ from services.router.stream_servicer import StreamMethod
 from services.router.streaming import StreamDispatcher
 from services.router.table import Table
 from services.router.tensor_extensions import TensorExtensions
+from services.router.tfserving import reflected
 from services.router.tfserving.described import Described
 from services.router.tfserving.grpc_methods import TfServing
 from services.router.tfserving.listener import listening as tf_listening
@@ -241,6 +242,8 @@ def _tf_methods(methods: TfServing, health: Health, config: RouterConfig, access
     server = _guarded_server(config, access)
     methods.add_to(server)
     health_pb2_grpc.add_HealthServicer_to_server(health, server)
+    reflected.describe()
+    reflect(server, (*reflected.SERVICES, HEALTH))
     return server
 
 
@@ -254,6 +257,7 @@ def _guarded_server(config: RouterConfig, access: Access) -> grpc.aio.Server:
 
 
 def _health(catalogue: Catalogue) -> dict[str, bool]:
-    """What grpc.health.v1 says: of "", of the service, and of model/NAME."""
+    """What grpc.health.v1 says: of "", of the services, and of model/NAME."""
     ready = catalogue.is_ready()
-    return {"": ready, SERVICE: ready} | {f"model/{name}": is_so for name, is_so in catalogue.ready_models().items()}
+    named = dict.fromkeys(("", SERVICE, *reflected.HEALTH_NAMES), ready)
+    return named | {f"model/{name}": is_so for name, is_so in catalogue.ready_models().items()}

@@ -48,6 +48,7 @@ INFER = About(
     _ANSWER,
     body=_REQUEST,
     headers=TIMEOUT,
+    names={"verb": {"enum": ["predict", "classify", "regress"]}},
 )
 STATUS = About("The state of every version; as KServe has it, whether the model takes requests.", _TAG, _STATE)
 METADATA = About(

@@ -6,14 +6,13 @@ import secrets
 import grpc
 import grpc.aio
 import pytest
-from google.protobuf.descriptor_pool import DescriptorPool
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection_pb2
 
 from inference import grpc_service_pb2 as pb
 from services.core import keys
 from services.core.registry import Inventory, InventoryVersion
 from services.router.plain import plain
+from tests.support.reflecting import services
 from tests.support.router_mesh import TIMEOUT_S, RouterMesh, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -91,32 +90,20 @@ async def test_a_model_that_does_not_load_is_not_serving(mesh: RouterMesh) -> No
 
 @pytest.mark.parametrize("version", ["v1", "v1alpha"])
 async def test_reflection_lists_and_describes_every_service(mesh: RouterMesh, version: str) -> None:
-    path = f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo"
-    call = mesh.channel.stream_stream(
-        path,
-        request_serializer=reflection_pb2.ServerReflectionRequest.SerializeToString,
-        response_deserializer=reflection_pb2.ServerReflectionResponse.FromString,
-    )(timeout=TIMEOUT_S)
-    await call.write(reflection_pb2.ServerReflectionRequest(list_services=""))
-    answer = await call.read()
-    names = {service.name for service in answer.list_services_response.service}
-    described = {}
-    for name in names:
-        await call.write(reflection_pb2.ServerReflectionRequest(file_containing_symbol=name))
-        described[name] = (await call.read()).file_descriptor_response.file_descriptor_proto
-    await call.done_writing()
+    described = await services(mesh.channel, version)
 
-    assert names >= {
+    assert described.keys() == {
         "inference.GRPCInferenceService",
         "grpc.health.v1.Health",
         "grpc.reflection.v1.ServerReflection",
         "grpc.reflection.v1alpha.ServerReflection",
     }
-    pool = DescriptorPool()
-    for name, files in described.items():
-        for file in reversed(files):
-            pool.AddSerializedFile(file)
-        assert pool.FindServiceByName(name).methods
+    assert {"ModelInfer", "ModelStatistics"} <= set(described["inference.GRPCInferenceService"].methods_by_name)
+    assert (
+        described["grpc.reflection.v1.ServerReflection"]
+        .methods[0]
+        .input_type.full_name.startswith("grpc.reflection.v1.")
+    )
 
 
 async def test_a_method_that_is_not_offered_says_so(mesh: RouterMesh) -> None:

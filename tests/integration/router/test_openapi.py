@@ -18,7 +18,7 @@ from schemathesis.specs.openapi.checks import (
 from tests.support.router_mesh import RouterMesh, router_mesh
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-EXAMPLES = 6  # of a route
+EXAMPLES = 3  # of a route
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -68,6 +68,8 @@ def attack(document: dict[str, Any], address: str, model: str, examples: int) ->
     described = schemathesis.openapi.from_dict(document)
     for found in described.get_all_operations():
         operation = found.ok()
+        if examples == EXAMPLES and "{version}" in operation.path:
+            continue  # as without a version
         kept = settings(
             max_examples=examples,
             deadline=None,

@@ -11,9 +11,12 @@ import aiohttp
 import grpc
 import pytest
 import pytest_asyncio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from services.core.tensor import encode_bytes
+from tests.support.channels import own_channel
 from tests.support.puppets import floats, refuse, signature, silence
+from tests.support.reflecting import services
 from tests.support.router_mesh import RestAnswer, RouterMesh, until
 from tests.support.tfs_calls import TfsCalls, predict_request
 from turnout.tfserving import model_service_pb2 as service_pb
@@ -277,3 +280,18 @@ async def test_whoever_leaves_cancels_its_work(mesh: RouterMesh, calls: TfsCalls
     await model.batcher.until(lambda: len(model.batcher.cancels) == 3)
     await asyncio.gather(rest, return_exceptions=True)
     assert sorted(model.batcher.cancels) == sorted(request.id for request in model.batcher.requests)
+
+
+@pytest.mark.parametrize("version", ["v1", "v1alpha"])
+async def test_the_port_tells_of_its_services_and_their_health(mesh: RouterMesh, version: str) -> None:
+    async with own_channel(await mesh.router.address("tfs-grpc")) as channel:
+        described = await services(channel, version)
+        check = health_pb2_grpc.HealthStub(channel).Check
+        for name in ("ModelService", "PredictionService", "tensorflow.serving.PredictionService", ""):
+            answer = await check(health_pb2.HealthCheckRequest(service=name), timeout=20)
+            assert (name, answer.status) == (name, health_pb2.HealthCheckResponse.SERVING)
+
+    prediction = described["tensorflow.serving.PredictionService"]
+    assert prediction.methods_by_name["Predict"].input_type.fields_by_name["inputs"].number == 2
+    assert "GetModelStatus" in described["tensorflow.serving.ModelService"].methods_by_name
+    assert "grpc.health.v1.Health" in described
