@@ -1,5 +1,6 @@
 """TensorFlow Serving's model configuration file in the words of models/MODEL."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from services.core.imported import Imported, parse
@@ -14,7 +15,12 @@ def read(text: str) -> list[Imported]:
     config, unknown = parse(text, pb.ModelServerConfig)
     if not config.model_config_list.config:
         raise BadValueError("it has no model_config_list with a config")
-    return [_model(each, unknown) for each in config.model_config_list.config]
+    return list(models_of(config, unknown))
+
+
+def models_of(config: pb.ModelServerConfig, notes: tuple[str, ...] = ()) -> Iterator[Imported]:
+    """Every model of a list, each with `notes`. Raises BadValueError for one that cannot be served."""
+    return (_model(each, notes) for each in config.model_config_list.config)
 
 
 def _model(given: pb.ModelConfig, unknown: tuple[str, ...]) -> Imported:

@@ -1,7 +1,7 @@
 """The router, put together."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from time import perf_counter_ns
@@ -59,8 +59,9 @@ from services.router.table import Table
 from services.router.tensor_extensions import TensorExtensions
 from services.router.tfserving import reflected
 from services.router.tfserving.described import Described
-from services.router.tfserving.grpc_methods import TfServing
+from services.router.tfserving.grpc_methods import ModelService, PredictionService
 from services.router.tfserving.listener import listening as tf_listening
+from services.router.tfserving.reload import Reload
 from services.router.tracing import TraceKeeper
 
 SERVICE = "inference.GRPCInferenceService"
@@ -104,11 +105,15 @@ async def build(config: RouterConfig, app: App) -> AsyncIterator[None]:
     app.spawn(state.tell_when_loaded(), "loaded")
     app.on_drain(partial(_refuse_new, health, dispatcher))
     offer = _offer(config, app, state, table, regions)
+    described = Described(table, state.inventories)
+
+    def model_service(offer: Offer) -> ModelService:
+        return ModelService(described, Reload(offer, state), access)
+
     try:
-        described = Described(table, state.inventories)
         async with (
-            _managing(config, app, catalogue, health, access, offer) as public,
-            _listening(config, app, dispatcher, metrics, catalogue, described, health, public),
+            _managing(config, app, catalogue, health, access, offer, model_service) as public,
+            _listening(config, app, dispatcher, metrics, catalogue, health, public, model_service(public)),
         ):
             yield
     finally:
@@ -141,9 +146,9 @@ async def _listening(
     dispatcher: StreamDispatcher,
     metrics: RouterMetrics,
     catalogue: Catalogue,
-    described: Described,
     health: Health,
     offer: Offer,
+    model_service: ModelService,
 ) -> AsyncIterator[None]:
     """Open all listeners and say where they are; close them when left."""
     limits = {"max_in_flight": config.max_in_flight, "max_message_bytes": config.max_message_bytes}
@@ -163,15 +168,16 @@ async def _listening(
     )
     if isinstance(front, NativeFront):
         metrics.follow_front(front.metrics, MODEL_INFER)
-    routes = _routes_for_callers(config, dispatcher, catalogue, described, offer)
-    tf_methods = TfServing(Asker(dispatcher, max_in_flight=config.max_in_flight), described)
+    routes = _routes_for_callers(config, dispatcher, catalogue, model_service.described, offer)
+    asker = Asker(dispatcher, max_in_flight=config.max_in_flight)
+    prediction_service = PredictionService(asker, model_service.described)
     rest = RestServer(routes, max_message_bytes=config.max_message_bytes, max_connections=config.max_rest_connections)
     try:
         await rest.start(config.rest_address, reuse_port=config.reuse_port, security=security)
         app.announce(address=front.address, rest=rest.address)
         app.log.info("listening", name="grpc", address=front.address)
         app.log.info("listening", name="rest", address=rest.address)
-        behind = partial(_tf_methods, tf_methods, health, config, dispatcher.access)
+        behind = partial(_tf_methods, prediction_service, model_service, health, config, dispatcher.access)
         async with tf_listening(config, app, dispatcher, metrics, routes, behind, security):
             yield
     finally:
@@ -196,7 +202,13 @@ def _routes_for_callers(
 
 @asynccontextmanager
 async def _managing(
-    config: RouterConfig, app: App, catalogue: Catalogue, health: Health, access: Access, offer: Offer
+    config: RouterConfig,
+    app: App,
+    catalogue: Catalogue,
+    health: Health,
+    access: Access,
+    offer: Offer,
+    model_service: Callable[[Offer], ModelService],
 ) -> AsyncIterator[Offer]:
     """Open the listeners for operators; gives what those for callers offer of management."""
     routes = Routes(access.guard)
@@ -204,6 +216,8 @@ async def _managing(
     Management(offer).add_routes(routes)
     add_description(routes, "Turnout, management", release(), "The REST API of a router for operators.")
     server = _other_methods(catalogue, health, config, access, offer) if config.management_grpc_address else None
+    if server is not None:
+        model_service(offer).add_to(server)
     security = app.listener_security("management", "TLS", config.tls)
     async with management_listeners(config, app, offer, routes, server, security) as public:
         yield public
@@ -237,10 +251,17 @@ def _other_methods(
     return server
 
 
-def _tf_methods(methods: TfServing, health: Health, config: RouterConfig, access: Access) -> grpc.aio.Server:
+def _tf_methods(
+    prediction_service: PredictionService,
+    model_service: ModelService,
+    health: Health,
+    config: RouterConfig,
+    access: Access,
+) -> grpc.aio.Server:
     """The grpc.aio server of all that TensorFlow Serving's port answers but Predict."""
     server = _guarded_server(config, access)
-    methods.add_to(server)
+    prediction_service.add_to(server)
+    model_service.add_to(server)
     health_pb2_grpc.add_HealthServicer_to_server(health, server)
     reflected.describe()
     reflect(server, (*reflected.SERVICES, HEALTH))

@@ -1,7 +1,7 @@
 """The methods of PredictionService and ModelService that are not hot, by their literal names on the wire."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from time import perf_counter_ns
 from typing import Any, NamedTuple
@@ -11,7 +11,8 @@ import grpc.aio
 from google.protobuf.any_pb2 import Any as AnyMessage
 
 from services.chassis.front import certificate_of, remaining_s
-from services.core.errors import InvalidRequestError, UnimplementedError
+from services.core.errors import InvalidRequestError
+from services.router.access.gate import Access
 from services.router.access.interceptor import headers_of
 from services.router.asking import Asker, Origin
 from services.router.flight import REQUEST_ID, Flight, request_id_of
@@ -21,6 +22,7 @@ from services.router.tfserving import results
 from services.router.tfserving.described import SIGNATURE_DEF, Described, signature_defs
 from services.router.tfserving.examples import ExamplesDraft, from_input
 from services.router.tfserving.predict_codec import answered_signature, inference_of, model_spec, version_of
+from services.router.tfserving.reload import Reload
 from turnout.tfserving import model_service_pb2 as service_pb
 from turnout.tfserving import prediction_service_pb2 as pb
 from turnout.v1 import link_pb2
@@ -29,7 +31,6 @@ _SIGNATURE_DEF_MAP = "type.googleapis.com/tensorflow.serving.SignatureDefMap"
 _CLASSIFY, _REGRESS = "tensorflow/serving/classify", "tensorflow/serving/regress"
 _MAX_TASKS = 64
 Context = grpc.aio.ServicerContext
-Reload = Callable[[service_pb.ReloadConfigRequest, Context], Awaitable[service_pb.ReloadConfigResponse]]
 
 
 class Found(NamedTuple):
@@ -40,28 +41,21 @@ class Found(NamedTuple):
     arm: str
 
 
-class TfServing:
-    """Both services. `reload` answers HandleReloadConfigRequest; None = this listener does not manage."""
+class PredictionService:
+    """All but Predict, which the front door serves."""
 
-    def __init__(self, asker: Asker, described: Described, reload: Reload | None = None) -> None:
+    def __init__(self, asker: Asker, described: Described) -> None:
         self._asker = asker
         self._described = described
-        self._reload = reload
 
     def add_to(self, server: grpc.aio.Server) -> None:
-        prediction: dict[str, tuple[Any, Any]] = {
+        methods: dict[str, tuple[Any, Any]] = {
             "Classify": (self.classify, pb.ClassificationRequest),
             "Regress": (self.regress, pb.RegressionRequest),
             "MultiInference": (self.multi_inference, pb.MultiInferenceRequest),
             "GetModelMetadata": (self.get_model_metadata, pb.GetModelMetadataRequest),
         }
-        model: dict[str, tuple[Any, Any]] = {
-            "GetModelStatus": (self.get_model_status, service_pb.GetModelStatusRequest),
-            "HandleReloadConfigRequest": (self.reload_config, service_pb.ReloadConfigRequest),
-        }
-        for service, methods in (("PredictionService", prediction), ("ModelService", model)):
-            handlers = {name: _handler(method, message) for name, (method, message) in methods.items()}
-            server.add_registered_method_handlers(f"tensorflow.serving.{service}", handlers)  # type: ignore[attr-defined]
+        _add(server, "PredictionService", methods)
 
     async def classify(self, request: pb.ClassificationRequest, context: Context) -> pb.ClassificationResponse:
         found = await self._asked(request.model_spec, request.input, results.classified, context)
@@ -108,18 +102,6 @@ class TfServing:
             model_spec=model_spec(target.model, target.version), metadata={SIGNATURE_DEF: packed}
         )
 
-    async def get_model_status(
-        self, request: service_pb.GetModelStatusRequest, _: Context
-    ) -> service_pb.GetModelStatusResponse:
-        return self._described.status(_name(request.model_spec), version_of(request.model_spec))
-
-    async def reload_config(
-        self, request: service_pb.ReloadConfigRequest, context: Context
-    ) -> service_pb.ReloadConfigResponse:
-        if self._reload is None:
-            raise UnimplementedError("HandleReloadConfigRequest is not offered here: it is on the management listener")
-        return await self._reload(request, context)
-
     async def _asked(
         self,
         spec: pb.ModelSpec,
@@ -138,6 +120,43 @@ class TfServing:
             trailing.append((REQUEST_ID, request_id))
         context.set_trailing_metadata(tuple(trailing))
         return found
+
+
+class ModelService:
+    """States of versions, and lists of models where its listener takes them."""
+
+    def __init__(self, described: Described, reload: Reload, access: Access) -> None:
+        self.described = described
+        self._reload = reload
+        self._access = access
+
+    def add_to(self, server: grpc.aio.Server) -> None:
+        methods: dict[str, tuple[Any, Any]] = {
+            "GetModelStatus": (self.get_model_status, service_pb.GetModelStatusRequest),
+            "HandleReloadConfigRequest": (self.reload_config, service_pb.ReloadConfigRequest),
+        }
+        _add(server, "ModelService", methods)
+
+    async def get_model_status(
+        self, request: service_pb.GetModelStatusRequest, _: Context
+    ) -> service_pb.GetModelStatusResponse:
+        return self.described.status(_name(request.model_spec), version_of(request.model_spec))
+
+    async def reload_config(
+        self, request: service_pb.ReloadConfigRequest, context: Context
+    ) -> service_pb.ReloadConfigResponse:
+        headers, peer, certificate = headers_of(context), context.peer(), certificate_of(context)
+
+        def may_manage(model: str) -> None:
+            self._access.require("manage", model, headers, peer, certificate)
+
+        await self._reload(request, remaining_s(context), may_manage)
+        return service_pb.ReloadConfigResponse(status=service_pb.StatusProto())
+
+
+def _add(server: grpc.aio.Server, service: str, methods: Mapping[str, tuple[Any, Any]]) -> None:
+    handlers = {name: _handler(method, message) for name, (method, message) in methods.items()}
+    server.add_registered_method_handlers(f"tensorflow.serving.{service}", handlers)  # type: ignore[attr-defined]
 
 
 def _handler(method: Callable[[Any, Context], Awaitable[Any]], message: Any) -> grpc.RpcMethodHandler:

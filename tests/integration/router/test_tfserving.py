@@ -243,7 +243,7 @@ async def test_errors_mean_the_same_on_both_protocols(mesh: RouterMesh, calls: T
     assert (code, "ask for 'signature_def'" in says) == (CODE.INVALID_ARGUMENT, True)
     assert (await calls.refused(STATUS, service_pb.GetModelStatusRequest()))[0] is CODE.INVALID_ARGUMENT
     reload = await calls.refused("ModelService/HandleReloadConfigRequest", service_pb.ReloadConfigRequest())
-    assert (reload[0], "management listener" in reload[1]) == (CODE.UNIMPLEMENTED, True)
+    assert (reload[0], "takes no management calls" in reload[1]) == (CODE.PERMISSION_DENIED, True)
 
 
 async def test_sizes_sheds_and_deadlines_are_as_on_every_protocol(mesh: RouterMesh, calls: TfsCalls) -> None:
