@@ -1,7 +1,7 @@
 """Triton's trace settings <-> settings/traces; pure.
 
 trace_level TIMESTAMPS or OFF is `enabled`, trace_rate N (of N requests one is kept) is `ratio` 1/N. Slow and failed
-requests are kept besides, unless the level is OFF. Spans always go to the collector of TURNOUT_ROUTER_OTLP_ENDPOINT.
+requests are kept besides, unless the level is OFF. Spans always go to the collector of setting OTLP_ENDPOINT.
 """
 
 import math

@@ -3,8 +3,10 @@ from typing import Any
 import pytest
 
 from services.chassis.telemetry import Trace, parse_traceparent
+from services.core.settings_spec import TraceSetting, TraceSettings
 from services.core.stages import STAGES
 from services.router.flight import Flight
+from services.router.inference import Inference
 from services.router.tracing import TraceKeeper
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -68,3 +70,19 @@ def test_what_was_sampled_slow_or_failed_is_kept(settings: Any, code: int, trace
     for trace in kept.traces:
         assert (trace.code, trace.message) == (code, "what was wrong" if code else "")
         assert [name for name, _ in trace.stages] == (list(STAGES) if not code else list(STAGES[:4]))
+
+
+def test_what_operators_say_holds_at_once_for_all_or_one_model() -> None:
+    kept = Kept()
+    keeps = keeper(kept, slow_ms=0)
+    asked, other = flight(), flight()
+    asked.inference = Inference("m", "", "", {}, (), (), 0)
+    other.inference = Inference("n", "", "", {}, (), (), 0)
+    keeps.follow(TraceSettings(ratio=1, models={"m": TraceSetting(enabled=False)}))
+    silent, sent = keeps.begin(asked), keeps.begin(other)
+    keeps.finished(asked, 5, "failed", ())
+    keeps.finished(other, 0, "", SAMPLE)
+    keeps.follow(TraceSettings())
+
+    assert (silent, bool(sent), len(kept.traces)) == ("", True, 1)
+    assert keeps.begin(other) == ""  # as it was started
