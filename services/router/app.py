@@ -104,7 +104,7 @@ async def build(config: RouterConfig, app: App) -> AsyncIterator[None]:
     health.set(_health(catalogue))
     app.spawn(state.tell_when_loaded(), "loaded")
     app.on_drain(partial(_refuse_new, health, dispatcher))
-    offer = _offer(config, app, state, table, regions)
+    offer = _offer(config, app, state, table, regions, access)
     described = Described(table, state.inventories)
 
     def model_service(offer: Offer) -> ModelService:
@@ -223,11 +223,11 @@ async def _managing(
         yield public
 
 
-def _offer(config: RouterConfig, app: App, state: State, table: Table, regions: Regions) -> Offer:
+def _offer(config: RouterConfig, app: App, state: State, table: Table, regions: Regions, access: Access) -> Offer:
     uploads = Uploads(config.uploads) if config.uploads else None
     repository = Repository(Lifecycle(app.etcd, app.log, uploads), state, config.load_timeout_s)
     settings = Settings(app.etcd, table.entries, own_ratio=config.trace_ratio, own_level=config.log_level)
-    return Offer(repository, settings, RouteStore(app.etcd), regions)
+    return Offer(repository, settings, RouteStore(app.etcd), regions, access)
 
 
 async def _follow_etcd(app: App, state: State) -> None:

@@ -8,6 +8,7 @@ import grpc
 
 from inference import grpc_service_pb2 as pb
 from services.core.errors import InvalidRequestError
+from services.router.access.interceptor import caller_of
 from services.router.management.offer import Offer
 
 _MARGIN_S = 0.5  # of a caller's deadline, for the answer
@@ -21,7 +22,10 @@ class ManagementMethods:
     async def RepositoryIndex(
         self, request: pb.RepositoryIndexRequest, context: grpc.aio.ServicerContext
     ) -> pb.RepositoryIndexResponse:
+        access = self._offer.access
+        caller = caller_of(access, context)
         rows = await self._offer.repository.index(request.repository_name, ready=request.ready)
+        rows = [row for row in rows if access.may(caller, "predict", row.model)]
         model = pb.RepositoryIndexResponse.ModelIndex
         return pb.RepositoryIndexResponse(
             models=[model(name=row.model, version=row.version, state=row.state, reason=row.reason) for row in rows]

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from services.core.errors import PermissionDeniedError
 from services.fleet.routes import RouteStore
+from services.router.access.gate import Access
 from services.router.management.repository import Repository
 from services.router.management.settings import Settings
 from services.router.regions import Regions
@@ -17,6 +18,7 @@ class Offer:
     settings: Settings
     routes: RouteStore
     regions: Regions
+    access: Access
     elsewhere: str = ""
 
     def check_here(self) -> None:

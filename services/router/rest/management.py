@@ -47,7 +47,8 @@ class Management:
         if not isinstance(ready, bool):
             raise InvalidRequestError(f"ready is {ready!r}: true or false")
         rows = await self._offer.repository.index(repository, ready=ready)
-        return _json([{"name": r.model, "version": r.version, "state": r.state, "reason": r.reason} for r in rows])
+        seen = [row for row in rows if request.may("predict", row.model)]
+        return _json([{"name": r.model, "version": r.version, "state": r.state, "reason": r.reason} for r in seen])
 
     async def load(self, request: HttpRequest, model: str, repository: str = "") -> HttpResponse:
         self._offer.check_here()

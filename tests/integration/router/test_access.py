@@ -375,3 +375,31 @@ async def test_two_routers_enforce_half_of_a_limit_each(mesh: Guarded) -> None:
         second.signal(signal.SIGTERM)
         assert await second.exit_code() == 0
     await until("the limit is whole again", lambda: takes(4))
+
+
+async def test_the_index_shows_a_caller_its_own_models(mesh: Guarded) -> None:
+    model, other = await mesh.model(), await mesh.model()
+    _, key = await mesh.caller(roles=["predict"], models=[model.name])
+    rest = await mesh.rest("/v2/repository/index", headers=bearer(key))
+    asked = mesh.stub.RepositoryIndex(
+        pb.RepositoryIndexRequest(), metadata=list(bearer(key).items()), timeout=TIMEOUT_S
+    )
+    shown = {each.name for each in (await asked).models}
+
+    assert {each["name"] for each in rest.body} == shown == {model.name}
+    assert other.name not in shown
+
+
+async def test_management_takes_its_role_on_its_own_listener_too(mesh: Guarded) -> None:
+    _, caller = await mesh.caller(roles=["predict"])
+    _, operator = await mesh.caller(roles=["manage"])
+    address = await mesh.router.address("management")
+
+    async def status(credentials: Credentials) -> int:
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_S)) as session,
+            session.get(f"http://{address}/management/v1/routes", headers=credentials) as answer,
+        ):
+            return answer.status
+
+    assert [await status(each) for each in (ANONYMOUS, bearer(caller), bearer(operator))] == [401, 403, 200]
