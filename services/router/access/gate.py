@@ -106,6 +106,8 @@ class Access:
                 self._check_anonymous(model, role)
             return None
         self._check(caller, role, model)
+        if model and role != "manage" and model not in self._table.entries():
+            raise self._unknown(model, caller)  # naming what this caller may see, as nobody behind the gate could
         return caller
 
     def guard(self, request: HttpRequest, role: Role, names: Mapping[str, str]) -> None:
