@@ -127,6 +127,7 @@ class PuppetBatcher(Puppet):
         self.answer: Callable[[link_pb2.Request], Fields] = echo
         self.requests: list[link_pb2.Request] = []
         self.cancels: list[int] = []
+        self.credits: list[tuple[int, int]] = []  # request and bytes
         self._served: dict[tuple[str, str], link_pb2.Served] = {}
 
     async def serve(self, etcd: EtcdClient | None, model: str, *versions: str, **fields: Any) -> None:
@@ -160,6 +161,7 @@ class PuppetBatcher(Puppet):
 
     def take(self, link: Link, frame: link_pb2.Frame) -> None:
         self.cancels += frame.cancels
+        self.credits += [(credit.id, credit.bytes) for credit in frame.credits]
         for request in frame.requests:
             self.requests.append(request)
             fields = self.answer(request)
