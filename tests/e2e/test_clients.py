@@ -16,7 +16,7 @@ from tests.support.echoes import NAMES, ROUTERS, TFS, echo_mesh
 from tests.support.mesh import Mesh
 from tests.support.mesh_probes import errors, introduce
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
 PYTHON = [0, 1, 2, pytest.param(3, marks=pytest.mark.slow)]  # the page's examples; one imports TensorFlow
 

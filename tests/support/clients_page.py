@@ -11,7 +11,7 @@ from tests.support.service_process import REPOSITORY
 
 PAGE = Path(REPOSITORY, "docs", "clients.md")
 LISTENERS = {"8000": "rest", "8001": "grpc", "8500": "tfs-grpc"}
-_RAN_S = 60.0
+_RAN_S = 150.0
 
 
 def blocks(language: str) -> list[str]:

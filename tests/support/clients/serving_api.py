@@ -27,7 +27,7 @@ from tensorflow_serving.apis import get_model_metadata_pb2 as metadata_pb2  # no
 from tensorflow_serving.apis import get_model_status_pb2 as status_pb2  # noqa: E402
 from tensorflow_serving.apis import model_service_pb2_grpc, predict_pb2, prediction_service_pb2_grpc  # noqa: E402
 
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 _WORDS = {"FP32": "FLOAT", "FP64": "DOUBLE", "FP16": "HALF", "BF16": "BFLOAT16", "BYTES": "STRING"}
 _FIELDS = {"FP32": "float", "FP64": "double", "INT64": "int64", "BOOL": "bool", "UINT32": "uint32", "UINT64": "uint64"}
 Arrays = Mapping[str, np.ndarray]

@@ -18,7 +18,7 @@ from tests.support.clients.triton_side import Arrays, Side, arrays_of, check_ans
 from tests.support.clients.values import BATCH_ROWS, DATATYPES, MOST_ROWS, WIDTH, WITH_JSON
 
 ROWS = (0, 1, BATCH_ROWS, BATCH_ROWS + 1, MOST_ROWS)
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 _FIELDS = {"BOOL": "bool", "INT64": "int64", "UINT64": "uint64", "FP32": "fp32", "FP64": "fp64", "BYTES": "bytes"}
 
 
