@@ -20,6 +20,7 @@ from services.fleet.lifecycle import Lifecycle
 from tests.support import numbered
 from tests.support.mesh import Mesh, until
 from tests.support.mesh_probes import QUICK, introduce, is_running, model_ready, serve, workers
+from tests.support.service_process import REPOSITORY
 from tests.support.traffic import Traffic, mixed
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
@@ -227,3 +228,26 @@ async def settled(mesh: Mesh, expected: dict[str, int]) -> dict[str, int]:
     with suppress(AssertionError):
         await until("all is let go", is_so, 15)
     return held(mesh)
+
+
+async def test_tritons_clients_load_what_they_bring_and_are_served_at_once(mesh: Mesh) -> None:
+    http, by_grpc = await asyncio.gather(brought(mesh, "http", "rest"), brought(mesh, "grpc", "grpc"))
+
+    for said in (http, by_grpc):
+        assert said["before"] == said["after a bad one"]
+        assert (said["loaded"], said["unloaded"]) == ("READY", ["UNAVAILABLE", "unloaded"])
+    assert [http["bad"], http["refused"]] == ["400", "503"]
+    assert [by_grpc["bad"], by_grpc["refused"]] == ["StatusCode.INVALID_ARGUMENT", "StatusCode.UNAVAILABLE"]
+
+
+async def brought(mesh: Mesh, protocol: str, listener: str) -> dict[str, Any]:
+    """What a client that brings a model of its own says of it."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.support.triton_loader", protocol, await mesh.listening("router", listener),
+        str(mesh.repository / "numbers" / "1" / "model.onnx"),
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, cwd=REPOSITORY,
+    )  # fmt: skip
+    async with asyncio.timeout(200):
+        out, err = await process.communicate()
+    assert process.returncode == 0, err.decode()
+    return dict(json.loads(out))
