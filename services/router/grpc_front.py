@@ -95,6 +95,9 @@ class HotMethod:
             inference = self._codec.parse(payload)
         except ServingError as error:
             dispatcher.fail(flight, error)
+        except Exception:  # ours: the call ends all the same
+            log.exception("parse_failed")
+            dispatcher.fail(flight, InternalError("internal error"))
         else:
             dispatcher.begin(flight, inference, remaining_s)
             self._codec.learn(payload, inference)

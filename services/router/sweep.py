@@ -25,8 +25,8 @@ class Sweep:
 
     def _expire(self, flights: AbstractSet[Flight]) -> None:
         before = perf_counter_ns() - _GRACE_NS
+        self.is_due = False
+        if flights:  # first, so that one flight's fault is not the end of it
+            self.start(flights)
         for flight in [flight for flight in flights if 0 < flight.deadline_ns < before]:
             self._late(flight)
-        self.is_due = False
-        if flights:
-            self.start(flights)

@@ -39,7 +39,8 @@ class Connection(Wire):
             self._more_body(data)
         elif self._held:
             self._held += data
-            self._more_head(data)
+            if self._beginning is not None:  # else `_next` is under way, and reads all of it
+                self._more_head(data)
         elif not self._is_refused:
             self._read(data)
 

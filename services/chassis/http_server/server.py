@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import orjson
 import structlog
 
-from services.chassis.http import HttpRequest, HttpResponse, MethodNotAllowedError, Route, Routes
+from services.chassis.http import HttpResponse, MethodNotAllowedError, Routes
 from services.chassis.http_server.connection import Connection
 from services.chassis.http_server.encoding import inflate
 from services.chassis.http_server.exchange import Exchange
@@ -25,7 +24,6 @@ log = structlog.get_logger()
 _BACKLOG = 1024
 _SMALL_BYTES = 4 << 10  # inflated at once; more is inflated on a thread, for it may grow a thousandfold
 _HANDSHAKE_S = 10.0
-Guard = Callable[[HttpRequest, Route], Awaitable[None]]
 
 
 def refusal(error: ServingError) -> HttpResponse:
@@ -42,11 +40,10 @@ def refusal(error: ServingError) -> HttpResponse:
 class HttpServer:
     """One listener of `routes`; `address` is the bound host:port.
 
-    `echoed`: the header field that an answer repeats, if its value is fit for that (a request's id). `guard` is awaited
-    before a handler that is not hot, and raises what it refuses.
+    `echoed`: the header field that an answer repeats, if its value is fit for that (a request's id).
     """
 
-    def __init__(self, routes: Routes, limits: Limits, *, echoed: str = "", guard: Guard | None = None) -> None:
+    def __init__(self, routes: Routes, limits: Limits, *, echoed: str = "") -> None:
         self.limits = limits
         self.heads = KnownHeads()
         self.now_s = 0
@@ -54,7 +51,6 @@ class HttpServer:
         self.address = ""
         self._routes = routes
         self._echoed = echoed
-        self._guard = guard
         self._connections: set[Any] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._reserved = 0
@@ -183,10 +179,7 @@ class HttpServer:
             if route.is_hot:
                 self._hot(exchange)
                 return
-            request = exchange.request()
-            if self._guard is not None:
-                await self._guard(request, route)
-            await exchange.reply(await route.handler(request, **exchange.head.names))
+            await exchange.reply(await route.handler(exchange.request(), **exchange.head.names))
         except ServingError as error:
             exchange.refuse(error)
         except Exception:

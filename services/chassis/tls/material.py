@@ -32,9 +32,7 @@ def read(files: PemFiles) -> Material:
         expires = _judge_authorities(files.ca, ca)
     if files.certificate and files.key:
         own = _certificates(files.certificate, certificate)[0]
-        _judge_dates(files.certificate, own)
-        _judge_pair(files, own, _private_key(files.key, key))
-        expires, name = own.not_valid_after_utc.timestamp(), own.subject.rfc4514_string()
+        expires, name = _judge(files, own, _private_key(files.key, key))
     return Material(certificate, key, ca, expires, name)
 
 
@@ -75,7 +73,19 @@ def _private_key(path: Path, data: bytes) -> Any:
         raise BadCertificateError(f"{path}: expected a private key in PEM, found none that can be read") from None
 
 
-def _judge_dates(path: Path, certificate: Any) -> None:
+def _judge(files: PemFiles, certificate: Any, key: Any) -> tuple[float, str]:
+    """Its end and its name. What is in a certificate is read only now, and may be what no library knows."""
+    from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415 - as above
+
+    try:
+        _judge_dates(files.certificate, certificate)
+        _judge_pair(files, certificate, key)
+        return certificate.not_valid_after_utc.timestamp(), certificate.subject.rfc4514_string()
+    except (ValueError, UnsupportedAlgorithm):
+        raise BadCertificateError(f"{files.certificate}: the certificate is of a kind that cannot be read") from None
+
+
+def _judge_dates(path: Path | None, certificate: Any) -> None:
     begins, ends, now = certificate.not_valid_before_utc, certificate.not_valid_after_utc, datetime.now(UTC)
     if now >= ends:
         raise BadCertificateError(f"{path}: the certificate expired on {ends:%Y-%m-%d %H:%M} UTC")

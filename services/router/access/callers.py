@@ -68,16 +68,19 @@ class Callers:
         return None
 
     def _index(self) -> None:
-        self.keys, self._subjects, self._certificates = {}, {}, {}
+        keys: dict[str, KnownKey] = {}
+        subjects: dict[str, list[tuple[Token, Caller]]] = {}
+        certificates: dict[str, Caller] = {}
         for name in sorted(self._by_name):
             caller = self._by_name[name]
             spec = caller.rights.spec
             for key_id, key in spec.keys.items():
-                self.keys[key_id] = KnownKey(caller, key.hmac_sha256, key.expires)
+                keys[key_id] = KnownKey(caller, key.hmac_sha256, key.expires)
             for token in spec.tokens:
-                self._subjects.setdefault(token.subject, []).append((token, caller))
+                subjects.setdefault(token.subject, []).append((token, caller))
             for each in spec.certificates:
-                self._certificates.setdefault(each.subject or each.san or "", caller)
+                certificates.setdefault(each.subject or each.san or "", caller)
+        self.keys, self._subjects, self._certificates = keys, subjects, certificates  # whole: scrapes ask on a thread
 
 
 def _holds(claim: object, value: str) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from services.core import api_key
 from services.core.errors import QuotaError, ServingError, UnauthenticatedError
@@ -16,6 +16,8 @@ from services.router.access.refusals import Refused
 from services.router.access.tokens import BadTokenError, Tokens
 
 Headers = Mapping[str, str | bytes]
+K = TypeVar("K")
+V = TypeVar("V")
 AUTHORIZATION, API_KEY = "authorization", "x-api-key"
 _NS = 1_000_000_000
 _MOST_KNOWN = 4096  # credentials remembered, good ones and bad ones; all are forgotten when there would be more
@@ -57,8 +59,8 @@ class Authenticator:
 
     def forget(self) -> None:
         """What was verified is no longer sure: callers, or the keys that sign tokens, have changed."""
-        self._known.clear()
-        self._unknown.clear()
+        # Other dictionaries: who examines something on another thread, as scrapes are, puts it where nobody looks.
+        self._known, self._unknown = {}, {}
         self.is_used = self._tokens is not None or len(self._callers) > 0
 
     def identify(self, headers: Headers, peer: str, certificate: bytes, now_ns: int) -> Caller | None:
@@ -76,8 +78,9 @@ class Authenticator:
     def _examined(self, sent: str | bytes, peer: str, *, is_bearer: bool, now_ns: int) -> Caller:
         """Credentials that nobody has verified yet."""
         text = sent.decode("latin-1") if isinstance(sent, bytes) else sent
-        digest = sha256(text.encode(errors="surrogateescape")).digest()
-        until_ns, message, reason = self._unknown.get(digest, (0, "", ""))
+        known, unknown = self._known, self._unknown
+        digest = sha256(b"%d" % is_bearer + text.encode(errors="surrogateescape")).digest()
+        until_ns, message, reason = unknown.get(digest, (0, "", ""))
         if now_ns < until_ns:
             self._refused("", reason)
             raise UnauthenticatedError(message)
@@ -88,11 +91,9 @@ class Authenticator:
             if error.is_guess:
                 self._count_guess(peer, now_ns)
             if error.is_final:
-                self._remember_bad(digest, now_ns, str(error), error.reason)
+                _keep(unknown, digest, (now_ns + _UNKNOWN_NS, str(error), error.reason))
             raise error.refusal() from None
-        if len(self._known) >= _MOST_KNOWN:
-            self._known.clear()
-        self._known[sent] = verified
+        _keep(known, sent, verified)
         return verified.caller
 
     def _verified(self, text: str, peer: str, *, is_bearer: bool, now_ns: int) -> Verified:
@@ -160,10 +161,11 @@ class Authenticator:
         self._refused("", reasons.GUESSING)
         return QuotaError("too many unknown credentials from one address", retry_after_s=seconds(wait_ns))
 
-    def _remember_bad(self, digest: bytes, now_ns: int, message: str, reason: str) -> None:
-        if len(self._unknown) >= _MOST_KNOWN:
-            self._unknown.clear()
-        self._unknown[digest] = (now_ns + _UNKNOWN_NS, message, reason)
+
+def _keep(known: dict[K, V], key: K, value: V) -> None:
+    if len(known) >= _MOST_KNOWN:
+        known.clear()
+    known[key] = value
 
 
 def _host(peer: str) -> str:

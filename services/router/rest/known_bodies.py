@@ -18,6 +18,7 @@ from services.router.templates import Template
 
 _MOST = 2048
 _MOST_JSON_BYTES = 1024
+_MOST_NAME, _MOST_SIZES = 256, 32  # of a tensor that is remembered: what is kept has a bound in bytes too
 _VIEW_BYTES = 4 << 10  # data of a larger tensor is not copied out of its body
 _PLAIN = {"name", "shape", "datatype", "data"}
 
@@ -80,7 +81,7 @@ class KnownBodies:
                 return known.template.inference
         inference = inference_of(model, version, request, len(body), None)
         call.wishes = wishes_of(request)
-        if plain is not None and _is_plain(inference) and len(inference.inputs[0].data):
+        if plain is not None and len(name) <= _MOST_NAME and _is_plain(inference) and len(inference.inputs[0].data):
             _remember(self._plain, key, _Plain(Template(inference), element_count(shape)))
         return inference
 
@@ -96,7 +97,7 @@ def _plain_input(request: Any) -> tuple[str, str, list[int], Any] | None:
     if item.keys() != _PLAIN:
         return None
     name, datatype, shape = item["name"], item["datatype"], item["shape"]
-    if type(name) is not str or type(datatype) is not str or type(shape) is not list:
+    if type(name) is not str or type(datatype) is not str or type(shape) is not list or len(shape) > _MOST_SIZES:
         return None
     for size in shape:
         if type(size) is not int:

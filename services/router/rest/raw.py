@@ -19,18 +19,19 @@ class RawTensors:
     """How bodies of a size are sent to a target, checked once."""
 
     def __init__(self) -> None:
-        self._templates: dict[tuple[Target, int], Template] = {}
+        self._templates: dict[tuple[Target, str, int], Template] = {}
 
     def template(self, target: Target, inference: Inference, data: Data) -> Template:
         """Raises InvalidRequestError for a body that is no input of this target."""
-        template = self._templates.get((target, len(data)))
+        key = target, inference.version, len(data)  # who names a version is not mirrored
+        template = self._templates.get(key)
         if template is None:
             given = given_of(target, data)
             template = Template(inference._replace(inputs=[given]))
             target.check([given], ())
             if len(self._templates) >= _MOST:
                 self._templates.clear()
-            self._templates[target, len(data)] = template
+            self._templates[key] = template
         return template
 
 

@@ -9,10 +9,12 @@ from services.core.signature import Given, TensorSpec
 from services.core.tensor import BYTES, encode_bytes
 from services.router.inference import Inference
 from services.router.table import Target
-from services.router.tfserving.json_values import element_bytes, encode
+from services.router.tfserving.json_values import element_bytes, encode, is_b64
 from services.router.tfserving.predict_json import guess, object_of, parameters_of, signature_of
 from turnout.tfserving import example_pb2 as pb
 
+_MOST_SHARED_BYTES = 64 << 20  # that a context may come to, once every example has it
+_NUMBER_BYTES = 8
 Example = Mapping[str, list[Any]]  # feature -> its values: numbers, text, bytes or {"b64": …}
 
 
@@ -80,6 +82,7 @@ def parse_json(model: str, version: str, body: bytes) -> tuple[Inference, Exampl
     if not isinstance(examples, list) or not examples:
         raise InvalidRequestError("'examples' takes a list of at least one object of features")
     shared = {} if context is None else _features("context", context)
+    _check_shared(shared, len(examples))
     found = [{**shared, **_features(f"examples[{number}]", each)} for number, each in enumerate(examples)]
     inference = Inference(model, version, "", parameters_of(request), (), (), len(body))
     return inference, ExamplesDraft(found)
@@ -100,7 +103,23 @@ def from_input(given: pb.Input) -> ExamplesDraft:
     if not listed.examples:
         raise InvalidRequestError(f"input.{kind} has no examples")
     shared = _values(listed.context) if kind == "example_list_with_context" else {}
+    _check_shared(shared, len(listed.examples))
     return ExamplesDraft([{**shared, **_values(example)} for example in listed.examples])
+
+
+def _check_shared(shared: Example, examples: int) -> None:
+    """Raise InvalidRequestError for a context that becomes too much by being part of every example."""
+    size = examples * sum(len(name) + sum(map(_size, values), _NUMBER_BYTES) for name, values in shared.items())
+    if size > _MOST_SHARED_BYTES:
+        raise InvalidRequestError(
+            f"the context comes to {size} bytes as part of {examples} examples, over {_MOST_SHARED_BYTES}: send several"
+        )
+
+
+def _size(value: Any) -> int:
+    if is_b64(value):
+        value = value["b64"]
+    return len(value) if isinstance(value, str | bytes) else _NUMBER_BYTES
 
 
 def _values(example: pb.Example) -> dict[str, list[Any]]:

@@ -12,7 +12,7 @@ from services.core.signature import SERVING_DEFAULT, SIGNATURE_NAME
 from services.router.flight import Flight
 from services.router.inference import NO_PARAMETERS, Inference
 from services.router.templates import Templates
-from services.router.tfserving.tensors import CONTENT_TAG, KINDS, VALUE_TAGS, given, tensor_proto
+from services.router.tfserving.tensors import CONTENT_TAG, KINDS, VALUE_TAGS, all_given, tensor_proto
 from turnout.tfserving import prediction_service_pb2 as pb
 from turnout.tfserving import tensor_pb2
 
@@ -59,9 +59,8 @@ def parse(payload: bytes) -> Inference:
         raise InvalidRequestError(
             f"{len(payload)} bytes that are not a tensorflow.serving.PredictRequest: was the message cut off?"
         ) from None
-    inputs = request.inputs
     return inference_of(request.model_spec, len(payload))._replace(
-        inputs=[given(name, inputs[name]) for name in inputs], outputs=request.output_filter[:]
+        inputs=all_given(request.inputs), outputs=request.output_filter[:]
     )
 
 

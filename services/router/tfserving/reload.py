@@ -49,15 +49,14 @@ class Reload:
         """Returns when every live pod has come to it. Raises ServingError; what was done until then stays."""
         self._offer.check_here()
         listed = _listed(request)
-        async with self._one:
-            change = change_of(listed, self._state.desired.models)
-            for model in (*change.loads, *change.unloads, *change.labels):
-                may_manage(model)
-            try:
-                async with asyncio.timeout(within_s):
-                    await self._make(change)
-            except TimeoutError:
-                raise DeadlineExceededError("the deadline passed before every pod had come to it") from None
+        try:
+            async with asyncio.timeout(within_s), self._one:
+                change = change_of(listed, self._state.desired.models)
+                for model in (*change.loads, *change.unloads, *change.labels):
+                    may_manage(model)
+                await self._make(change)
+        except TimeoutError:
+            raise DeadlineExceededError("the deadline passed before every pod had come to it") from None
         log.info("models_listed", loaded=sorted(change.loads), unloaded=list(change.unloads))
 
     async def _make(self, change: Change) -> None:

@@ -1,7 +1,7 @@
 """TensorFlow's TensorProto <-> tensors: tensor_content, or values in the field of their datatype."""
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,9 +47,25 @@ DATATYPE = {kind.dtype: datatype for datatype, kind in KINDS.items()}
 VALUE_TAGS = {
     datatype: tag(pb.TensorProto.DESCRIPTOR.fields_by_name[kind.field].number, 2) for datatype, kind in KINDS.items()
 }
-_MAX_REPEATED_BYTES = 64 << 20  # that one value may be made into
+_MAX_REPEATED_BYTES = 64 << 20  # that one value may be made into, and all of a request's
+_MOST_GROWTH = 8  # of values that stand for one element each: a number's byte on the wire is eight at most
 _FEW = 16  # values that cost less one by one
 _CONTENT = 4
+
+
+def all_given(tensors: Mapping[str, pb.TensorProto]) -> list[Given]:
+    """A request's tensors; the messages may be changed. Raises InvalidRequestError."""
+    found, made = [], 0
+    for name in tensors:
+        tensor = tensors[name]
+        usual = _MOST_GROWTH * tensor.ByteSize()
+        found.append(each := given(name, tensor))
+        made += max(0, len(each.data) - usual)
+        if made > _MAX_REPEATED_BYTES:
+            raise InvalidRequestError(
+                f"input {name!r}: values for many elements make over {_MAX_REPEATED_BYTES} bytes of this request"
+            )
+    return found
 
 
 def given(name: str, tensor: pb.TensorProto) -> Given:

@@ -1,4 +1,5 @@
 import asyncio
+import ssl
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -33,6 +34,9 @@ def test_a_good_pair_is_read_with_its_name_and_its_end(tmp_path: Path) -> None:
 
 
 ENCRYPTED = pem_of(ec.generate_private_key(ec.SECP256R1()), b"word")
+_CURVE = bytes.fromhex("06082a8648ce3d030107")  # P-256, as a certificate names its key's
+_UNKNOWN = ssl.PEM_cert_to_DER_cert(GOOD.certificate.decode()).replace(_CURVE, _CURVE[:-1] + b"\x63")
+ODD = ssl.DER_cert_to_PEM_cert(_UNKNOWN).encode()
 EXPIRED = AUTHORITY.issue("service", days=(-2, -1))
 EARLY = AUTHORITY.issue("service", days=(1, 2))
 
@@ -45,6 +49,7 @@ EARLY = AUTHORITY.issue("service", days=(1, 2))
         (Pair(GOOD.certificate, OTHER.key), AUTHORITY.pem, "key.pem", "is not the key of the certificate in "),
         (Pair(GOOD.certificate, ENCRYPTED), AUTHORITY.pem, "key.pem", "the key is encrypted"),
         (Pair(GOOD.certificate, b"key"), AUTHORITY.pem, "key.pem", "expected a private key in PEM"),
+        (Pair(ODD, GOOD.key), AUTHORITY.pem, "cert.pem", "the certificate is of a kind that cannot be read"),
         (Pair(b"certificate", GOOD.key), AUTHORITY.pem, "cert.pem", "expected certificates in PEM"),
         (Pair(GOOD.key, GOOD.key), AUTHORITY.pem, "cert.pem", "expected certificates in PEM"),
         (GOOD, b"", "ca.pem", "expected certificates in PEM"),

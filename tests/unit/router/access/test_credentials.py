@@ -87,6 +87,32 @@ def test_a_key_says_who_calls_in_either_header() -> None:
     assert door.let(authorization="", x_api_key="") is None
 
 
+def test_what_was_wrong_in_one_header_may_be_right_in_the_other() -> None:
+    key = new_key()
+    door = Door(shop={"keys": stored(key)})
+    with pytest.raises(UnauthenticatedError, match="authorization is of a kind not known here"):
+        door.let(authorization=key.text())
+
+    caller = door.let(x_api_key=key.text())
+
+    assert caller is not None
+    assert caller.name == "shop"
+
+
+def test_what_is_verified_while_callers_change_is_not_remembered() -> None:
+    door = Door(tokens=True, shop={"tokens": [{"subject": "shop"}]})
+    find = door.keys.find
+
+    def slowly(key_id: str | None) -> SigningKey:
+        door.authenticator.forget()  # as the loop does while a scrape is examined on its thread
+        return find(key_id)
+
+    door.keys.find = slowly  # type: ignore[method-assign]
+
+    assert [door.token() for _ in range(2)] == ["shop"] * 2
+    assert door.keys.asked == 2
+
+
 def test_where_nobody_is_known_what_is_sent_says_nothing() -> None:
     door = Door()
 

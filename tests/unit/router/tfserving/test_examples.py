@@ -108,3 +108,20 @@ def test_a_feature_of_mixed_kinds_is_none() -> None:
         bound({"examples": [{"a": [1, "t"]}]}, parser)
     with pytest.raises(InvalidRequestError, match="feature 'a'"):
         bound({"examples": [{"a": 2**63}]}, parser)
+
+
+@pytest.mark.parametrize("context", [{"a": list(range(3000))}, {"a": "x" * 30_000}, {f"a{n}": [] for n in range(2000)}])
+def test_a_context_that_is_small_once_and_large_in_every_example_is_refused(context: Any) -> None:
+    body = json.dumps({"context": context, "examples": [{}] * 4000}).encode()
+
+    with pytest.raises(InvalidRequestError, match="as part of 4000 examples, over 67108864"):
+        examples.parse_json("m", "", body)
+
+
+def test_the_same_for_contexts_in_protobuf() -> None:
+    value = pb.Feature(float_list=pb.FloatList(value=[1.0] * 3000))
+    context = pb.Example(features=pb.Features(feature={"a": value}))
+    listed = pb.ExampleListWithContext(examples=[pb.Example()] * 4000, context=context)
+
+    with pytest.raises(InvalidRequestError, match="as part of 4000 examples, over 67108864"):
+        examples.from_input(pb.Input(example_list_with_context=listed))

@@ -12,6 +12,7 @@ from services.router.tfserving.predict_codec import PredictCodec, parse
 from services.router.tfserving.tensors import tensor_proto
 from tests.support.targets import target
 from turnout.tfserving import prediction_service_pb2 as pb
+from turnout.tfserving import tensor_pb2 as tf_tensor_pb2
 from turnout.v1 import link_pb2, tensor_pb2
 
 # As tensorflow-serving-api 2.21 and make_tensor_proto write them.
@@ -138,3 +139,17 @@ def test_what_is_not_data_to_its_end_is_parsed_each_time(payload: bytes) -> None
 def test_what_is_no_request_is_refused(payload: bytes, says: str) -> None:
     with pytest.raises(InvalidRequestError, match=says):
         parse(payload)
+
+
+def test_single_values_for_many_elements_have_a_bound_over_all_inputs() -> None:
+    request = pb.PredictRequest(model_spec=pb.ModelSpec(name="m"))
+    shape = tf_tensor_pb2.TensorShapeProto(dim=[tf_tensor_pb2.TensorShapeProto.Dim(size=6 << 20)])
+    for name in "abc":
+        request.inputs[name].CopyFrom(
+            tf_tensor_pb2.TensorProto(dtype=tf_tensor_pb2.DT_FLOAT, tensor_shape=shape, float_val=[1.0])
+        )
+    two = pb.PredictRequest(model_spec=request.model_spec, inputs={name: request.inputs[name] for name in "ab"})
+
+    assert [len(each.data) for each in parse(two.SerializeToString()).inputs] == [24 << 20] * 2
+    with pytest.raises(InvalidRequestError, match="make over 67108864 bytes of this request"):
+        parse(request.SerializeToString())
