@@ -57,7 +57,7 @@ class Http2(asyncio.Protocol):
     def __init__(self, role: Role, owner: Http2Owner, *, keepalive_s: float) -> None:
         self._connection = Connection(role, _CONFIG)
         self._owner = owner
-        self._keepalive_s = keepalive_s
+        self.keepalive_s = keepalive_s
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._framing = Framing(owner.message)
@@ -166,7 +166,7 @@ class Http2(asyncio.Protocol):
         )
         self._connection.set_local_window_size(_WINDOW_BYTES)
         self._heard = self._loop.time()
-        if self._keepalive_s:
+        if self.keepalive_s:
             self._look_later()
         self._owner.connected()
         self.schedule_flush()
@@ -253,19 +253,19 @@ class Http2(asyncio.Protocol):
             self._transport.close()
 
     def _look_later(self) -> None:
-        self._due = self._loop.time() + self._keepalive_s
+        self._due = self._loop.time() + self.keepalive_s
         self._timer = self._loop.call_at(self._due, self._keepalive)
 
     def _keepalive(self) -> None:
         now = self._loop.time()
-        if now - self._due > self._keepalive_s / 4:  # this end was away, and has not read what came meanwhile
+        if now - self._due > self.keepalive_s / 4:  # this end was away, and has not read what came meanwhile
             self._look_later()
             return
         silent_s = now - self._heard
-        if self._pinged and silent_s >= 2 * self._keepalive_s and now >= self._patient_until:
+        if self._pinged and silent_s >= 2 * self.keepalive_s and now >= self._patient_until:
             self.abort(f"the peer was silent for {silent_s:.1f} s")
             return
-        if silent_s >= self._keepalive_s and not self._pinged:
+        if silent_s >= self.keepalive_s and not self._pinged:
             self._pinged = True
             try:
                 self._connection.ping()

@@ -15,7 +15,8 @@ from turnout.v1 import link_pb2 as pb
 PROTOCOL = 1
 OPEN, BULK = "/turnout.v1.Link/Open", "/turnout.v1.Link/Bulk"
 FRAME_BYTES = 256 << 10  # a frame is cut here, and a larger envelope takes the bulk stream
-KEEPALIVE_S = 2.0
+KEEPALIVE_S = 2.0  # of who dials: callers wait until it turns to another
+LISTENING_KEEPALIVE_S = 10.0  # of who listens: a peer that has no processor for a while must not lose what it asked for
 _RELEASES = 11  # Frame.releases
 
 log = structlog.get_logger()
@@ -37,7 +38,8 @@ class Link:
         self._handler = handler
         self._hello = hello
         self._role = role
-        self._http2 = Http2(role, self, keepalive_s=keepalive_s)
+        self._patience_s = keepalive_s
+        self._http2 = Http2(role, self, keepalive_s=min(keepalive_s, KEEPALIVE_S))  # until it is known as a peer
         self._http2.before_flush(self._gather)
         self._open_stream = 0
         self._bulk_stream = 0
@@ -211,6 +213,7 @@ class Link:
         elif stream == self._open_stream and not self._is_open:
             self.peer = hello
             self._is_open = True
+            self._http2.keepalive_s = self._patience_s
             self._handler.opened(self)
         if hello.arena and self.borrower is not None:
             self.borrower.offered(hello.arena)

@@ -11,7 +11,7 @@ import structlog
 from ngh2 import Role
 
 from services.chassis.http2 import Headers
-from services.chassis.link.connection import KEEPALIVE_S, Link, LinkHandler, is_unix
+from services.chassis.link.connection import LISTENING_KEEPALIVE_S, Link, LinkHandler, is_unix
 from services.chassis.listening import split_address
 from services.chassis.tls import LinkSecurity
 from services.core.errors import INTERNAL, UNIMPLEMENTED, ServingError
@@ -157,7 +157,7 @@ async def listen(
     hello: pb.Hello,
     *,
     unary: Mapping[str, Unary] | None = None,
-    keepalive_s: float = KEEPALIVE_S,
+    keepalive_s: float = LISTENING_KEEPALIVE_S,
     sock: socket.socket | None = None,
     security: LinkSecurity | None = None,
 ) -> LinkServer:

@@ -5,7 +5,9 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
-from services.chassis.link import LinkClient, listen
+import pytest
+
+from services.chassis.link import LinkClient, connection, listen
 from tests.integration.link.test_link import Echo, Recorder, hello
 from tests.support.relay import Proxy
 from turnout.v1 import link_pb2 as pb
@@ -25,17 +27,17 @@ def silent(relay: Proxy) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def relayed() -> AsyncIterator[tuple[Recorder, LinkClient, Proxy]]:
-    """A link through a relay, whose dialling end looks for silence often, the other never."""
+async def relayed(dials_s: float = KEEPALIVE_S, listens_s: float = 0) -> AsyncIterator[tuple[Recorder, str, Proxy]]:
+    """A link through a relay, whose ends look so often for silence (0 = never); and where it goes to."""
     near = Recorder()
-    server = await listen("127.0.0.1:0", Echo(), hello("far"), keepalive_s=0)
+    server = await listen("127.0.0.1:0", Echo(), hello("far"), keepalive_s=listens_s)
     relay = Proxy(server.address)
     await relay.open()
-    client = LinkClient(relay.endpoint, near, hello(), keepalive_s=KEEPALIVE_S)
+    client = LinkClient(relay.endpoint, near, hello(), keepalive_s=dials_s)
     client.start()
     await near.until(lambda: near.links)
     try:
-        yield near, client, relay
+        yield near, server.address, relay
     finally:
         await client.close()
         await server.close()
@@ -80,6 +82,21 @@ async def test_an_end_that_was_away_itself_gives_nobody_up() -> None:
         with silent(relay):
             await asyncio.sleep(1.5 * KEEPALIVE_S)  # a ping is out
             time.sleep(5 * KEEPALIVE_S)  # noqa: ASYNC251 - this end is away, and its peer's answer waits unread
+        ask(near, 10)
+        await near.until(near.replies)
+
+        assert near.closed_with == []
+
+
+async def test_who_listens_is_patient_with_those_it_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "KEEPALIVE_S", KEEPALIVE_S)
+    async with relayed(dials_s=0, listens_s=60) as (near, address, relay):
+        with silent(relay):
+            reader, writer = await asyncio.open_connection(*address.split(":"))
+            async with asyncio.timeout(20):
+                while await reader.read(1000):  # until it is given up, which never said who it is
+                    pass
+            writer.close()
         ask(near, 10)
         await near.until(near.replies)
 
