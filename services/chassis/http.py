@@ -103,6 +103,11 @@ class Routes:
         """
         self._add(Route(method, template, handler, role, about, is_hot=True))
 
+    def ask(self, request: HttpRequest, route: Route, names: Mapping[str, str]) -> None:
+        """Ask the guard before a body is worked on that its sender may have no right to send. Raises ServingError."""
+        if self._guard is not None and route.role is not None:
+            self._guard(request, route.role, names)
+
     def _add(self, route: Route) -> None:
         template = route.template
         parts = _NAME.split(template)  # text, name, text, name, … text

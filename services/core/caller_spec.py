@@ -105,6 +105,10 @@ class CallerSpec(Spec):
         """Whether the roles of this caller are about `model`."""
         return fits(self.models, model)
 
+    def covers_all(self) -> bool:
+        """Whether they are about every model there may be, and so about the fleet itself."""
+        return "*" in self.models
+
 
 def _keys_in(raw: bytes) -> Iterable[str]:
     """What stands as IDs of keys in a value; nothing where it is no such value, which is found out soon."""

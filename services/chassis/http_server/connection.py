@@ -6,7 +6,7 @@ from typing import cast
 from services.chassis.http_server.chunked import ChunkedBody
 from services.chassis.http_server.exchange import Exchange
 from services.chassis.http_server.head import CHUNKED, END, Beginning, Head, HttpFaultError, read_head, too_large
-from services.chassis.http_server.large_body import FIRST_BYTES, LargeBody
+from services.chassis.http_server.large_body import LargeBody, first_bytes
 from services.chassis.http_server.wire import NEVER, Owner, Wire
 from services.core.errors import DeadlineExceededError, OverloadedError, ServingError
 
@@ -122,7 +122,7 @@ class Connection(Wire):
         if size == CHUNKED:
             self._body = ChunkedBody(self._limits.body_bytes, too_large)
             self._more_body(data)
-        elif self.body_grew(min(size, FIRST_BYTES)):
+        elif self.body_grew(first_bytes(size, len(data))):
             if size - len(data) > _LARGE_BYTES:
                 self._switch(LargeBody(self, size, data))
             else:

@@ -3,7 +3,16 @@
 import asyncio
 from typing import Protocol
 
-FIRST_BYTES = 2 << 20  # set aside at once; more only as it comes, so that a promise alone costs little
+_LEAST_BYTES, _MOST_BYTES = 64 << 10, 2 << 20  # set aside at once
+_AHEAD = 8  # times what came with the head
+
+
+def first_bytes(size: int, begun: int) -> int:
+    """How much of a body to set aside at once, `begun` bytes of which came with its head.
+
+    More only as it comes: promises alone must not take the room of those who send.
+    """
+    return min(size, max(_LEAST_BYTES, min(_MOST_BYTES, begun * _AHEAD)))
 
 
 class Owner(Protocol):
@@ -23,7 +32,7 @@ class LargeBody(asyncio.BufferedProtocol):
         self._owner = owner
         self._size = size
         self._at = len(begun)
-        self._buffer = bytearray(max(min(size, FIRST_BYTES), len(begun)))
+        self._buffer = bytearray(max(first_bytes(size, len(begun)), len(begun)))
         self._buffer[: len(begun)] = begun
         self._view = memoryview(self._buffer)
 

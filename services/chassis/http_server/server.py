@@ -54,6 +54,7 @@ class HttpServer:
         self._connections: set[Any] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._reserved = 0
+        self._inflating = asyncio.Semaphore(limits.bodies_at_once)
         self._lines: dict[int, bytes] = {}
         self._server: asyncio.Server | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -190,9 +191,11 @@ class HttpServer:
         encoding, body, limit = exchange.head.encoding, exchange.body, self.limits.body_bytes
         if not encoding:
             return
+        self._routes.ask(exchange.request(), exchange.head.route, exchange.head.names)
         if len(body) <= _SMALL_BYTES:
             exchange.body = inflate(encoding, body, limit, too_large)
-        else:
+            return
+        async with self._inflating:  # what is inflated is parsed before the next one may begin
             exchange.body = await asyncio.to_thread(inflate, encoding, body, limit, too_large)
 
     def look_around(self) -> None:

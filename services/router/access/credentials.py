@@ -3,7 +3,9 @@
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from hashlib import sha256
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import NamedTuple, TypeVar
+from urllib.parse import unquote
 
 from services.core import api_key
 from services.core.errors import QuotaError, ServingError, UnauthenticatedError
@@ -25,6 +27,7 @@ _MOST_PEERS = 4096  # whose guesses are counted
 _KNOWN_NS = 300 * _NS  # after which even good ones are verified again
 _UNKNOWN_NS = 10 * _NS
 _MOST_BYTES = 8 << 10
+_NETWORK_BITS = 64  # of an IPv6 address, that its holder chooses
 _GUESSES_PER_S, _BURST_S = 10.0, 5.0  # unknown credentials of one peer
 
 
@@ -169,6 +172,18 @@ def _keep(known: dict[K, V], key: K, value: V) -> None:
 
 
 def _host(peer: str) -> str:
-    """The address of a peer without its port, which changes from connection to connection."""
-    host, _, port = peer.rpartition(":")
-    return host if port.isdigit() and (host.endswith("]") or "." in host) else peer
+    """The address of a peer without its port, which changes from connection to connection.
+
+    Of IPv6 the network of 64 bits, as one machine has all of its addresses.
+    """
+    text = unquote(peer).removeprefix("ipv4:").removeprefix("ipv6:")
+    host, _, port = text.rpartition(":")
+    if port.isdigit() and (host.endswith("]") or "." in host):
+        text = host
+    try:
+        address = ip_address(text.strip("[]"))
+    except ValueError:
+        return text
+    if isinstance(address, IPv4Address):
+        return text
+    return str(address.ipv4_mapped or IPv6Address(int(address) >> _NETWORK_BITS << _NETWORK_BITS))

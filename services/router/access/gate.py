@@ -97,8 +97,13 @@ class Access:
         """Who calls. Raises UnauthenticatedError for credentials that are wrong."""
         return self._authenticator.identify(headers, peer, certificate, perf_counter_ns())
 
-    def require(self, role: Role, model: str, headers: Headers, peer: str, certificate: bytes) -> Caller | None:
-        """Who calls, who may do `role` (with `model`, where one is named). Raises ServingError."""
+    def require(
+        self, role: Role, model: str, headers: Headers, peer: str, certificate: bytes, *, in_part: bool = False
+    ) -> Caller | None:
+        """Who calls, who may do `role` with `model`, or with all of them where none is named. Raises ServingError.
+
+        `in_part`: of all of them the handler does, or shows, only what its caller may.
+        """
         caller = self.identify(headers, peer, certificate)
         if caller is None:
             entry = self._table.entries().get(model)
@@ -106,6 +111,10 @@ class Access:
                 self._check_anonymous(model, role)
             return None
         self._check(caller, role, model)
+        if not model and not in_part and role != "predict" and not caller.rights.spec.covers_all():
+            raise self._denied(
+                caller, reasons.MODEL, f"caller {caller.name} may {_DO[role]} some models only, and this is about all"
+            )
         if model and role != "manage" and model not in self._table.entries():
             raise self._unknown(model, caller)  # naming what this caller may see, as nobody behind the gate could
         return caller

@@ -17,6 +17,7 @@ class Rule(NamedTuple):
 
     role: Role | None  # None = nothing, not even a name
     model: str = ""
+    in_part: bool = False  # of many models, each of which the handler asks for
 
 
 _OPEN = Rule(None)
@@ -45,7 +46,7 @@ RULES: dict[str, Rule] = {
     **{f"{_PREDICT}{name}": _DISPATCHED for name in ("Predict", "Classify", "Regress", "MultiInference")},
     f"{_PREDICT}GetModelMetadata": Rule("predict", "model_spec.name"),
     f"{_MODELS}GetModelStatus": Rule("predict", "model_spec.name"),
-    f"{_MODELS}HandleReloadConfigRequest": Rule("manage"),
+    f"{_MODELS}HandleReloadConfigRequest": Rule("manage", in_part=True),
 }
 _PUBLIC = ("/grpc.health.v1.Health/", "/grpc.reflection.")
 _OTHER = Rule("manage")  # a method that nobody thought of
@@ -103,7 +104,8 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):
         for part in rule.model.split(".") if rule.model else ():
             model = getattr(model, part, "")
         role = rule.role or "manage"
-        self._access.require(role, model, headers_of(context), context.peer(), certificate_of(context))
+        certificate = certificate_of(context)
+        self._access.require(role, model, headers_of(context), context.peer(), certificate, in_part=rule.in_part)
 
 
 def headers_of(context: grpc.aio.ServicerContext) -> dict[str, str | bytes]:

@@ -27,6 +27,7 @@ from services.router.rest.v2 import MODEL, VERSION
 log = structlog.get_logger()
 _TIMEOUT = "x-request-timeout-ms"
 _LENGTH = LENGTH.lower()
+LARGE_JSON_BYTES = 64 << 10  # takes the loop long to read: only of those who may call the model
 _MOST_FIELDS = 1024  # forms of header lines that are remembered
 
 
@@ -100,6 +101,8 @@ class Infer:
 
     def _read(self, asked: Asked, body: Body, call: InferCall, flight: Flight) -> Inference:
         model, version, json_bytes, _ = asked
+        if (len(body) if json_bytes is None else json_bytes) > LARGE_JSON_BYTES:
+            self.dispatcher.access.require("predict", model, flight.headers, flight.peer, flight.certificate)
         if json_bytes is None:
             return self._bodies.read_json(model, version, body, call, flight)
         if json_bytes:

@@ -18,7 +18,7 @@ from services.router.flight import REQUEST_ID, Draft, Flight, request_id_of
 from services.router.grpc_front import ARM, TIMING, stages_so_far
 from services.router.inference import Inference
 from services.router.rest import v1_about
-from services.router.rest.infer import timeout_s
+from services.router.rest.infer import LARGE_JSON_BYTES, timeout_s
 from services.router.rest.v1 import PATHS
 from services.router.tfserving import examples, predict_json, results
 from services.router.tfserving.described import explicit_version
@@ -155,6 +155,8 @@ class V1Infer:
         flight = call.flight = Flight(dispatcher, call, 0, head.headers, started)
         flight.peer, flight.certificate = exchange.peer, exchange.certificate
         try:
+            if len(exchange.body) > LARGE_JSON_BYTES:
+                dispatcher.access.require("predict", asked.model, flight.headers, flight.peer, flight.certificate)
             inference, flight.draft = verb.parse(asked.model, asked.version, bytes(exchange.body))
         except ServingError as error:
             dispatcher.fail(flight, error)

@@ -14,7 +14,7 @@ import pytest
 import uvloop
 from prometheus_client import CollectorRegistry
 
-from services.chassis.http import HttpRequest, HttpResponse, Routes
+from services.chassis.http import Guard, HttpRequest, HttpResponse, Routes
 from services.chassis.http_server.exchange import Exchange
 from services.chassis.http_server.limits import Limits
 from services.chassis.http_server.server import HttpServer
@@ -37,8 +37,8 @@ class Api:
     exchanges: list[Exchange] = field(default_factory=list)
     sent_bytes: int = 0
 
-    def routes(self) -> Routes:
-        routes = Routes()
+    def routes(self, guard: Guard | None) -> Routes:
+        routes = Routes(guard)
         routes.add("GET", "/hello/{name}", self.hello)
         routes.add("POST", "/echo", self.echo)
         routes.add("GET", "/slow", self.slow)
@@ -131,10 +131,13 @@ class Caller:
 
 @asynccontextmanager
 async def serving(
-    limits: Limits = LIMITS, security: ListenerSecurity | None = None, tls: ssl.SSLContext | None = None
+    limits: Limits = LIMITS,
+    security: ListenerSecurity | None = None,
+    tls: ssl.SSLContext | None = None,
+    guard: Guard | None = None,
 ) -> AsyncIterator[tuple[Api, HttpServer, Callable[[], Any]]]:
     api = Api()
-    server = HttpServer(api.routes(), limits, echoed="x-request-id")
+    server = HttpServer(api.routes(guard), limits, echoed="x-request-id")
     await server.start("127.0.0.1:0", security=security)
     host, port = server.address.split(":")
     writers = []
@@ -307,6 +310,23 @@ async def test_bodies_and_predictions_may_be_compressed() -> None:
         assert (bomb[0], other[0]) == (413, 400)
 
 
+async def test_who_may_not_call_has_nothing_inflated_and_few_bodies_are_at_a_time() -> None:
+    def guard(request: HttpRequest, _role: str, _names: object) -> None:
+        if "x-a" not in request.headers:
+            raise InvalidRequestError("not you")
+
+    body = gzip.compress(bytes(900_000))
+    async with serving(guard=guard) as (api, _, dial):
+        api.go_on.set()
+        no_gzip = await (await dial()).ask(post("/hot", b"abc" * 4000, "Content-Encoding: gzip"))
+        assert (no_gzip[0], b"not you" in no_gzip[2]) == (400, True)
+
+        callers = [await dial() for _ in range(12)]
+        asked = [caller.ask(post("/hot", body, "X-A: 1", "Content-Encoding: gzip")) for caller in callers]
+        answers = await asyncio.gather(*asked)
+        assert [(status, len(got)) for status, _, got in answers] == [(200, 900_000)] * 12
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -427,6 +447,20 @@ async def test_a_caller_that_takes_too_long_is_given_up(sent: bytes, said: bytes
 
         assert said in heard or not heard
         assert server.reserve(4 << 20)
+
+
+async def test_promises_of_bodies_take_no_room_from_who_sends() -> None:
+    async with serving() as (_, server, dial):
+        for _ in range(20):
+            (await dial()).writer.write(get("/echo", "Content-Length: 900000", method="POST") + b"1")
+        async with asyncio.timeout(TIMEOUT_S):
+            while server._reserved < 20 << 16:  # each is awaited
+                await asyncio.sleep(0.01)
+
+        body = bytes(900_000)
+        status, _, got = await (await dial()).ask(post("/echo", body, "X-A: 1"))
+
+        assert (status, got == body) == (200, True)
 
 
 async def test_connections_over_the_limit_are_refused() -> None:

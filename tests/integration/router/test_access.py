@@ -1,6 +1,7 @@
 """Who may call, on both front doors and REST: every refusal, every permission, and how soon a change holds."""
 
 import asyncio
+import gzip
 import secrets
 import signal
 import time
@@ -388,6 +389,52 @@ async def test_the_index_shows_a_caller_its_own_models(mesh: Guarded) -> None:
 
     assert {each["name"] for each in rest.body} == shown == {model.name}
     assert other.name not in shown
+
+
+async def test_what_is_about_the_fleet_is_not_for_who_has_some_of_its_models(mesh: Guarded) -> None:
+    model, other = await mesh.model(), await mesh.model()
+    name, key = await mesh.caller(roles=["manage", "read-metrics", "predict"], models=[model.name])
+    sent, address = list(bearer(key).items()), await mesh.router.address("management")
+
+    async def code(method: Any, request: Any) -> grpc.StatusCode:
+        try:
+            await method(request, metadata=sent, timeout=TIMEOUT_S)
+        except grpc.aio.AioRpcError as error:
+            return error.code()
+        return Code.OK
+
+    async def managed(path: str) -> int:
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_S)) as session,
+            session.get(f"http://{address}{path}", headers=bearer(key)) as answer,
+        ):
+            return answer.status
+
+    own, all_ = [f"/v2/models/{model.name}/stats"], ["/v2/models/stats", "/v2/trace/setting", "/v2/logging"]
+    assert [await managed(path) for path in [*own, f"/v2/models/{model.name}/trace/setting"]] == [200, 200]
+    assert [await managed(path) for path in [*all_, "/management/v1/routes"]] == [403] * 4
+    assert await managed(f"/management/v1/routes/{other.name}") == 403
+    statistics = [pb.ModelStatisticsRequest(name=each) for each in (model.name, other.name, "")]
+    codes = [await code(mesh.stub.ModelStatistics, each) for each in statistics]
+    assert codes == [Code.OK, Code.PERMISSION_DENIED, Code.PERMISSION_DENIED]
+    assert await code(mesh.stub.LogSettings, pb.LogSettingsRequest()) == Code.PERMISSION_DENIED
+    refused = await mesh.rest("/v2/models/stats", method="GET", headers=bearer(key))
+    said = f"caller {name} may read metrics of some models only, and this is about all"
+    assert (refused.status, refused.body["error"]) == (403, said)
+
+
+async def test_a_large_body_is_read_only_of_who_may_call(mesh: Guarded) -> None:
+    model = await mesh.model()
+    name, key = await mesh.caller(models=["others-*"])
+    text = b"[" * 70_000  # which is no JSON: whoever reads it says so
+    squeezed = {"content-encoding": "gzip"}
+
+    for path in (f"/v2/models/{model.name}/infer", f"/v1/models/{model.name}:predict"):
+        for headers, body in (({}, text), (squeezed, gzip.compress(text)), (squeezed, b"no gzip" * 1000)):
+            stranger = await mesh.rest(path, body, headers=headers)
+            caller = await mesh.rest(path, body, headers={**headers, **bearer(key)})
+            assert (stranger.status, caller.status) == (401, 403)
+            assert caller.body["error"] == f"caller {name} may not call model {model.name}"
 
 
 async def test_management_takes_its_role_on_its_own_listener_too(mesh: Guarded) -> None:

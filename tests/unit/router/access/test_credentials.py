@@ -231,6 +231,20 @@ def test_any_way_to_write_an_address_will_do(peer: str) -> None:
     assert guess(door, "10.9.8.7:6") is UnauthenticatedError
 
 
+def test_an_ipv6_network_is_one_guesser_by_every_front() -> None:
+    door = Door(shop={"keys": stored(new_key())})
+    written = [
+        "ipv6:%5B2001:db8::{0:x}%5D:{0}",
+        "ipv6:[2001:db8::{0:x}]:{0}",
+        "2001:db8::{0:x}",
+        "[2001:db8::{0:x}]:{0}",
+    ]
+
+    assert [guess(door, written[n % 4].format(n)) for n in range(51)][-1] is QuotaError
+    assert guess(door, "2001:db8:0:1::1") is UnauthenticatedError
+    assert [guess(door, ("::ffff:10.0.0.1", "ipv4:10.0.0.1:7")[n % 2]) for n in range(51)][-1] is QuotaError
+
+
 def test_what_is_remembered_has_a_bound() -> None:
     door = Door(shop={"keys": stored(new_key())})
 

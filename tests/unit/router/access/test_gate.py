@@ -102,6 +102,16 @@ def test_a_caller_has_its_roles_for_its_models() -> None:
     assert {reason for _, reason in gate.refused} == {"role", "model", "disabled"}
 
 
+def test_what_is_about_all_models_is_not_for_who_has_some() -> None:
+    roles = ["manage", "read-metrics", "predict"]
+    gate = Gate(is_open=True, some={"roles": roles, "models": ["c*"]}, all={"roles": roles})
+
+    assert [gate.outcome("some", "closed", role) for role in roles] == ["ok"] * 3
+    assert [gate.outcome("all", "", role) for role in roles] == ["ok"] * 3
+    assert [gate.outcome("some", "", role) for role in roles] == ["PermissionDenied", "PermissionDenied", "ok"]
+    assert gate.access.require("manage", "", gate.headers("some"), "", b"", in_part=True)
+
+
 def test_what_was_allowed_is_asked_again_when_caller_or_model_change() -> None:
     gate = Gate(shop={})
     assert [gate.outcome("shop", "closed") for _ in range(3)] == ["ok"] * 3
