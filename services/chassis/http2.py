@@ -28,7 +28,7 @@ _WINDOW_BYTES = 16 << 20
 _PULL_BYTES = 256 << 10  # taken from nghttp2 at a time, so that streams interleave in the socket
 _HIGH_WATER_BYTES = 512 << 10
 _LARGE_BYTES = 1 << 20  # of a message over which a peer may be silent for longer
-_SLOWEST_BYTES_S = 10 << 20  # at which it is taken in, parsed and answered on a busy machine
+_SLOWEST_BYTES_S = 4 << 20  # at which it is taken in, parsed and answered on a busy machine
 _MOST_PATIENCE_S = 15.0
 _SMALL_BYTES = 64 << 10  # of a message whose parts are joined before they are queued
 

@@ -66,7 +66,7 @@ async def test_a_peer_at_work_on_something_large_is_given_longer() -> None:
             await near.until(lambda: near.closed_with)
             took_s = time.monotonic() - began
 
-        assert took_s >= 1.5  # 16 MiB at 10 MiB a second, and not the 0.2 of others
+        assert took_s >= 3.5  # 16 MiB at 4 MiB a second, and not the 0.2 of others
 
     async with relayed() as (near, _, relay):
         ask(near, LARGE_BYTES)
