@@ -24,7 +24,6 @@ from services.fleet.applied import APPLIED_S, Applied, until_applied
 
 app = typer.Typer(help="Which versions get which share of traffic.", no_args_is_help=True, rich_markup_mode=None)
 _TRIES = 5
-_FIRST_WORD_S = 10.0
 
 ModelArgument = Annotated[str, typer.Argument(help="The model's name.")]
 

@@ -130,11 +130,6 @@ def _bytes_element(element: Any, *, as_base64: bool) -> bytes:
     return base64.b64decode(element, validate=True) if as_base64 else element.encode()
 
 
-def has_form(datatype: str) -> bool:
-    """Whether JSON can hold elements of it."""
-    return datatype in _CODES or datatype == BYTES
-
-
 def numbers(name: str, datatype: str, data: bytes | memoryview) -> bytes:
     """A JSON list of all elements but those of BYTES; floats in the shortest form that reads back the same.
 
