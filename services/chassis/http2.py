@@ -156,6 +156,14 @@ class Http2(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def drop(self) -> None:
+        """Forget the connection, also one that a loop, interrupted while it connected, closes without a word."""
+        transport, self._transport = self._transport, None
+        if self._timer is not None:
+            self._timer.cancel()
+        if transport is not None:
+            transport.abort()
+
     # -- what asyncio calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

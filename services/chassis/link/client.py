@@ -92,11 +92,15 @@ class LinkClient:
         lost: asyncio.Future[str] = loop.create_future()
         link = Link(self._handler, self._hello, Role.CLIENT, self._keepalive_s)
         link.on_lost = lambda _, reason: None if lost.done() else lost.set_result(reason)
-        async with asyncio.timeout(CONNECT_TIMEOUT_S):
-            if is_unix(self.address):
-                await loop.create_unix_connection(lambda: link.protocol, self.address.removeprefix("unix:"))
-            else:
-                host, port = split_address(self.address)
-                tls = (self._security.client, self._security.name_of(host)) if self._security else (None, None)
-                await loop.create_connection(lambda: link.protocol, host, port, ssl=tls[0], server_hostname=tls[1])
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                if is_unix(self.address):
+                    await loop.create_unix_connection(lambda: link.protocol, self.address.removeprefix("unix:"))
+                else:
+                    host, port = split_address(self.address)
+                    tls = (self._security.client, self._security.name_of(host)) if self._security else (None, None)
+                    await loop.create_connection(lambda: link.protocol, host, port, ssl=tls[0], server_hostname=tls[1])
+        except BaseException:
+            link.protocol.drop()
+            raise
         return link, lost
