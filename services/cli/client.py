@@ -21,6 +21,7 @@ from services.core.signature import TensorSpec
 from services.core.tensor import BYTES
 
 _TLS = re.compile(r"ssl|tls|certificate|handshake", re.IGNORECASE)
+_HUNG_UP = re.compile(r"socket closed|server disconnected|connection reset", re.IGNORECASE)
 Parameter = bool | int | float | str
 _OPTIONS = [
     ("grpc.max_receive_message_length", -1),
@@ -122,9 +123,7 @@ class GrpcClient:
     def _refused(self, error: grpc.aio.AioRpcError) -> CliError:
         details = error.details() or "no details"
         if error.code() is grpc.StatusCode.UNAVAILABLE and "failed to connect" in details:
-            if reason := _tls_reason(details):
-                return CliError(f"the router at {self._address} and this command do not agree on TLS: {reason}")
-            return CliError(f"no router answers at {self._address}: is a mesh running (`turnout up`)?")
+            return unreachable(self._address, details)
         return RefusedError(error.code().name, details)
 
 
@@ -177,11 +176,7 @@ class RestClient:
                     raise RefusedError(str(response.status), str((answer or {}).get("error", "no details")))
                 return answer, response.headers
         except (aiohttp.ClientConnectionError, TimeoutError) as error:
-            if reason := _tls_reason(str(error)):
-                raise CliError(
-                    f"the router at {self._address} and this command do not agree on TLS: {reason}"
-                ) from None
-            raise CliError(f"no router answers at {self._address}: is a mesh running (`turnout up`)?") from None
+            raise unreachable(self._address, str(error)) from None
         except (aiohttp.ClientError, ValueError, AttributeError) as error:
             raise CliError(f"the router at {self._address} answered something else than JSON: {error}") from None
 
@@ -228,11 +223,14 @@ def parse_timing(text: str) -> dict[str, float]:
     return stages
 
 
-def _tls_reason(text: str) -> str:
-    """What the text of a failed connection says of certificates or TLS; empty = it failed over something else."""
-    if not _TLS.search(text):
-        return ""
-    return text.rpartition("last error: ")[2].removeprefix("UNAVAILABLE: ")
+def unreachable(address: str, text: str) -> CliError:
+    """Why there is no connection to a router, by the text of the failure."""
+    if _TLS.search(text):
+        reason = text.rpartition("last error: ")[2].removeprefix("UNAVAILABLE: ")
+        return CliError(f"the router at {address} and this command do not agree on TLS: {reason}")
+    if _HUNG_UP.search(text):
+        return CliError(f"what listens at {address} hung up: if it speaks TLS, say `turnout --tls-ca FILE`")
+    return CliError(f"no router answers at {address}: is a mesh running (`turnout up`)?")
 
 
 def _metadata(ask: Ask) -> Sequence[tuple[str, str]]:

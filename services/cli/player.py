@@ -10,7 +10,7 @@ import grpc.aio
 
 from inference import grpc_service_pb2 as pb
 from inference.grpc_service_pb2_grpc import GRPCInferenceServiceStub
-from services.cli.errors import CliError
+from services.cli.client import unreachable
 from services.cli.replayed import OK, Outcome, Tally
 from services.cli.security import caller
 from services.core.signature import Given
@@ -89,8 +89,8 @@ class Player:
         try:
             response = await infer(request, metadata=[*_metadata(record), *self._metadata], timeout=timeout_s)
         except grpc.aio.AioRpcError as error:
-            if "failed to connect" in (error.details() or ""):
-                raise CliError(f"no router answers at {self._address}: is a mesh running (`turnout up`)?") from None
+            if "failed to connect" in (details := error.details() or ""):
+                raise unreachable(self._address, details) from None
             return Outcome(error.code().name, (perf_counter() - began) * 1e3)
         pairs = zip(response.outputs, response.raw_output_contents, strict=True)
         outputs = [Given(each.name, each.datatype, tuple(each.shape), data) for each, data in pairs]
