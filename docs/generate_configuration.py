@@ -354,7 +354,6 @@ COMMAND_LINE = """### The command line
 | variable | |
 |---|---|
 | `TURNOUT_DATA_DIR` | folder of a mesh that `turnout up` runs; default `.turnout` |
-| `TURNOUT_API_KEY` | what commands prove themselves to a router with: an API key or a JWT ([access](access.md)) |
 | `ETCD_ENDPOINTS` | comma-separated host:port; `turnout up` then starts no etcd of its own |
 | `ETCD_PREFIX` | prefix of all keys; default `/turnout/` |
 | `ETCD_USER`, `ETCD_PASSWORD` or `ETCD_PASSWORD_FILE` | log-in, where etcd asks for one |
@@ -362,7 +361,7 @@ COMMAND_LINE = """### The command line
 | `LINK_TLS_CERTIFICATE`, `…_KEY`, `…_CA`, `…_PEER_NAME` | likewise, of `record` and `shadow report`: they use links |
 | `TURNOUT_TLS_CA` | PEM of routers' authorities, or `system`: speak TLS to them; also `turnout --tls-ca` |
 | `TURNOUT_CERT`, `TURNOUT_KEY` | PEM files of the certificate that routers are shown; also `turnout --cert`, `--key` |
-| `TURNOUT_API_KEY` or `TURNOUT_API_KEY_FILE` | an API key that routers are sent; also `turnout --api-key-file` |
+| `TURNOUT_API_KEY` or `TURNOUT_API_KEY_FILE` | an API key or JWT ([access](access.md)); also `turnout --api-key-file` |
 
 What worker processes inherit of the runtime's environment: docs/isolation.md.
 """
