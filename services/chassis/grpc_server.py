@@ -1,6 +1,7 @@
 """The slow path's gRPC server: grpc.aio, with one interceptor that turns errors into statuses."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, cast
 
 import grpc
@@ -93,12 +94,35 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
         handler: Any = await continuation(handler_call_details)
         if handler is None:  # an unknown method: gRPC answers UNIMPLEMENTED
             return None  # type: ignore[return-value]
-        kind = f"{_arity(handler.request_streaming)}_{_arity(handler.response_streaming)}"
-        guard = _guard_stream if handler.response_streaming else _guard_call
-        guarded = guard(getattr(handler, kind), handler_call_details.method)
+        method = handler_call_details.method
+        guarded: Any = around(handler, partial(_guard_call, method=method), partial(_guard_stream, method=method))
         read = handler.request_deserializer and _reader(handler.request_deserializer)
-        replaced: grpc.RpcMethodHandler = handler._replace(**{kind: guarded, "request_deserializer": read})
+        replaced: grpc.RpcMethodHandler = guarded._replace(request_deserializer=read)
         return replaced
+
+
+Call = Callable[[Any, grpc.aio.ServicerContext], Awaitable[Any]]
+Stream = Callable[[Any, grpc.aio.ServicerContext], AsyncIterator[Any]]
+
+
+def around(
+    handler: Any, call: Callable[[Call], Call], stream: Callable[[Callable[..., Any]], Stream]
+) -> grpc.RpcMethodHandler:
+    """`handler` with what `call` makes of its function, or `stream` where that has any number of answers."""
+    kind = f"{_arity(handler.request_streaming)}_{_arity(handler.response_streaming)}"
+    wrap: Any = stream if handler.response_streaming else call
+    wrapped: grpc.RpcMethodHandler = handler._replace(**{kind: wrap(getattr(handler, kind))})
+    return wrapped
+
+
+async def answers_of(handle: Callable[..., Any], request: Any, context: grpc.aio.ServicerContext) -> AsyncIterator[Any]:
+    """What a handler with any number of answers gives."""
+    answers = handle(request, context)
+    if hasattr(answers, "__aiter__"):
+        async for answer in answers:
+            yield answer
+    else:  # a coroutine that writes to the context
+        await answers
 
 
 def _arity(streaming: bool) -> str:  # noqa: FBT001 - named by its one caller
@@ -127,7 +151,7 @@ async def _checked_stream(requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
         yield _checked(request)
 
 
-def _guard_call(handle: Callable[..., Awaitable[Any]], method: str) -> Callable[..., Awaitable[Any]]:
+def _guard_call(handle: Call, method: str) -> Call:
     async def guarded(request: Any, context: grpc.aio.ServicerContext) -> Any:
         try:
             return await handle(_checked(request), context)
@@ -137,15 +161,11 @@ def _guard_call(handle: Callable[..., Awaitable[Any]], method: str) -> Callable[
     return guarded
 
 
-def _guard_stream(handle: Callable[..., Any], method: str) -> Callable[..., AsyncIterator[Any]]:
+def _guard_stream(handle: Callable[..., Any], method: str) -> Stream:
     async def guarded(request: Any, context: grpc.aio.ServicerContext) -> AsyncIterator[Any]:
         try:
-            answers = handle(_checked(request), context)
-            if hasattr(answers, "__aiter__"):
-                async for answer in answers:
-                    yield answer
-            else:  # a coroutine that writes to the context
-                await answers
+            async for answer in answers_of(handle, _checked(request), context):
+                yield answer
         except Exception as error:  # noqa: BLE001 - every fault ends in a status
             await _abort(context, error, method)
 

@@ -1,12 +1,14 @@
 """The gate of every gRPC method but the hot one: which role each needs, and of which model."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import grpc
 import grpc.aio
 
 from services.chassis.front import certificate_of
+from services.chassis.grpc_server import Call, Stream, answers_of, around
 from services.core.roles import Role
 from services.router.access.caller import Caller
 from services.router.access.gate import Access
@@ -72,30 +74,20 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):
         rule = rule_of(handler_call_details.method)
         if handler is None or rule.role is None:
             return handler  # type: ignore[no-any-return]
-        if handler.request_streaming:
-            kind = "stream_stream" if handler.response_streaming else "stream_unary"
-        else:
-            kind = "unary_stream" if handler.response_streaming else "unary_unary"
-        guard = self._stream if handler.response_streaming else self._call
-        guarded: grpc.RpcMethodHandler = handler._replace(**{kind: guard(getattr(handler, kind), rule)})
-        return guarded
+        return around(handler, partial(self._call, rule=rule), partial(self._stream, rule=rule))
 
-    def _call(self, handle: Callable[..., Awaitable[Any]], rule: Rule) -> Callable[..., Awaitable[Any]]:
+    def _call(self, handle: Call, rule: Rule) -> Call:
         async def guarded(request: Any, context: grpc.aio.ServicerContext) -> Any:
             self._ask(rule, request, context)
             return await handle(request, context)
 
         return guarded
 
-    def _stream(self, handle: Callable[..., Any], rule: Rule) -> Callable[..., AsyncIterator[Any]]:
+    def _stream(self, handle: Callable[..., Any], rule: Rule) -> Stream:
         async def guarded(request: Any, context: grpc.aio.ServicerContext) -> AsyncIterator[Any]:
             self._ask(rule, request, context)
-            answers = handle(request, context)
-            if hasattr(answers, "__aiter__"):
-                async for answer in answers:
-                    yield answer
-            else:  # a coroutine that writes to the context
-                await answers
+            async for answer in answers_of(handle, request, context):
+                yield answer
 
         return guarded
 

@@ -124,13 +124,8 @@ class Infer:
             log.exception("answer_failed", model=target.model, version=target.version)
             call.exchange.refuse(InternalError("internal error"))
             return
-        headers = flight.headers
         fields = self._fields.get((flight.arm, json_bytes)) or self._new_fields(flight.arm, json_bytes)
-        if TIMING in headers:
-            fields += b"server-timing: %b\r\n" % timing_text(stages_so_far(flight, reply, perf_counter_ns())).encode()
-        if REQUEST_ID in headers and (request_id := request_id_of(headers)):
-            fields += b"%b: %b\r\n" % (REQUEST_ID.encode(), request_id.encode())
-        call.exchange.respond(200, fields, body)
+        call.exchange.respond(200, fields + fields_asked_for(flight, reply), body)
 
     def _new_fields(self, arm: str, json_bytes: int) -> bytes:
         if len(self._fields) >= _MOST_FIELDS:
@@ -141,6 +136,16 @@ class Infer:
             fields += f"{_LENGTH}: {json_bytes}\r\n"
         encoded = self._fields[arm, json_bytes] = fields.encode()
         return encoded
+
+
+def fields_asked_for(flight: Flight, reply: AnyReply) -> bytes:
+    """Header lines of an answer that its request asked for."""
+    headers, fields = flight.headers, b""
+    if TIMING in headers:
+        fields = b"server-timing: %b\r\n" % timing_text(stages_so_far(flight, reply, perf_counter_ns())).encode()
+    if REQUEST_ID in headers and (request_id := request_id_of(headers)):
+        fields += b"%b: %b\r\n" % (REQUEST_ID.encode(), request_id.encode())
+    return fields
 
 
 def asked_of(head: Head) -> Asked:

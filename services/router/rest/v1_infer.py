@@ -1,7 +1,7 @@
 """V1's predict, classify and regress over REST: bodies in, flights, bodies out, all in callbacks."""
 
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from time import perf_counter_ns
 from typing import Any, NamedTuple, Protocol
 
@@ -12,13 +12,12 @@ from services.chassis.http_server.exchange import Exchange
 from services.chassis.http_server.head import Head
 from services.chassis.quick_reply import AnyReply, QuickReply
 from services.core.errors import InternalError, NotFoundError, OverloadedError, ServingError, UnimplementedError
-from services.router.codec import timing_text
 from services.router.dispatcher import Dispatcher
-from services.router.flight import REQUEST_ID, Draft, Flight, request_id_of
-from services.router.grpc_front import ARM, TIMING, stages_so_far
+from services.router.flight import Draft, Flight
+from services.router.grpc_front import ARM
 from services.router.inference import Inference
 from services.router.rest import v1_about
-from services.router.rest.infer import LARGE_JSON_BYTES, timeout_s
+from services.router.rest.infer import LARGE_JSON_BYTES, fields_asked_for, timeout_s
 from services.router.rest.v1 import PATHS
 from services.router.tfserving import examples, predict_json, results
 from services.router.tfserving.described import explicit_version
@@ -113,7 +112,7 @@ class V1Call:
             log.exception("answer_failed", model=target.model, version=target.version)
             self._exchange.refuse(InternalError("internal error"))
             return
-        self._exchange.respond(200, _fields(flight, reply), body)
+        self._exchange.respond(200, _fields(flight.arm) + fields_asked_for(flight, reply), body)
 
     def fail(self, _flight: Flight, error: ServingError) -> None:
         self.flight = None
@@ -184,12 +183,7 @@ def _outputs(reply: AnyReply) -> Any:
     return [Output(*reply.layout.tensor, reply.data)] if isinstance(reply, QuickReply) else reply.outputs
 
 
-def _fields(flight: Flight, reply: AnyReply) -> bytes:
-    """The header lines of an answer."""
-    headers = flight.headers
-    fields = b"content-type: application/json\r\n%b: %b\r\n" % (ARM.encode(), flight.arm.encode())
-    if TIMING in headers:
-        fields += b"server-timing: %b\r\n" % timing_text(stages_so_far(flight, reply, perf_counter_ns())).encode()
-    if REQUEST_ID in headers and (request_id := request_id_of(headers)):
-        fields += b"%b: %b\r\n" % (REQUEST_ID.encode(), request_id.encode())
-    return fields
+@lru_cache(maxsize=64)
+def _fields(arm: str) -> bytes:
+    """The header lines of every answer."""
+    return f"content-type: application/json\r\n{ARM}: {arm}\r\n".encode()
