@@ -50,7 +50,7 @@ async def test_a_missing_certificate_is_named(files: TlsFiles, tmp_path: Path) -
 async def test_a_client_takes_other_certificates_with_no_call_lost(files: TlsFiles, tmp_path: Path) -> None:
     """Its watch is opened anew when the connections with the old one are closed."""
     async with EtcdProcess(tmp_path / "etcd", fsync=False, tls=files) as etcd:
-        client = EtcdClient([etcd.endpoint], tls=files, timeout_s=2)
+        client = EtcdClient([etcd.endpoint], tls=files, timeout_s=4)
         ended = asyncio.Event()
 
         async def write() -> int:
@@ -63,8 +63,8 @@ async def test_a_client_takes_other_certificates_with_no_call_lost(files: TlsFil
         async with observed(client) as it:
             writer = asyncio.create_task(write())
             client.renew(material(PemFiles(files.cert, files.key, files.ca)))
-            await eventually(lambda: not client._connection._leaving)  # the old connections are closed
+            await eventually(lambda: not client._connection._leaving, 30)  # the old connections are closed
             ended.set()
             count = await writer
-            await eventually(lambda: it.values == {"routes/count": b"%d" % count})
+            await eventually(lambda: it.values == {"routes/count": b"%d" % count}, 30)
         await client.close()
