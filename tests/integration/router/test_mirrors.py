@@ -81,7 +81,7 @@ async def test_requests_of_sequences_are_not_copied(mesh: RouterMesh) -> None:
         of_sequence = await mesh.call(request)
         await model.route({"stable": "3", "shadow": {"1": 100}})
         other = await model.call(2.0)
-        await comparator.until(lambda: comparator.mirrors, timeout_s=2)
+        await comparator.until(lambda: comparator.mirrors)
         await comparator.renounce(mesh.etcd)
 
     assert (of_sequence.code, other.code) == (OK, OK)
