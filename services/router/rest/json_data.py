@@ -141,12 +141,12 @@ def numbers(name: str, datatype: str, data: bytes | memoryview) -> bytes:
     values = np.frombuffer(bytes(data), dtype)
     text = orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY)
     if datatype in _FLOATS and _NULL in text:
-        return _with_tokens(text, values[~np.isfinite(values)])
+        return with_tokens(text, values[~np.isfinite(values)])
     return text
 
 
-def _with_tokens(text: bytes, strange: np.ndarray) -> bytes:
-    """A list of numbers in which `strange`, in their order, stand where it has null."""
+def with_tokens(text: bytes, strange: np.ndarray) -> bytes:
+    """JSON of numbers in which `strange`, in their order, stand where it has null."""
     if np.isnan(strange).all():
         return text.replace(_NULL, b"NaN")
     words = [b"NaN" if value != value else b"Infinity" if value > 0 else b"-Infinity" for value in strange.tolist()]  # noqa: PLR0124

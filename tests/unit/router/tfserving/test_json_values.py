@@ -1,5 +1,6 @@
 import json
 import struct
+import time
 from typing import Any
 
 import numpy as np
@@ -122,3 +123,23 @@ def test_an_image_goes_in_as_it_is() -> None:
     shape, data = read("FP32", [values.tolist()], -1, 3, 224, 224)
 
     assert (shape, data) == ([1, 3, 224, 224], values.tobytes())
+
+
+def test_what_is_not_finite_is_told_from_null_in_names_and_texts() -> None:
+    strange = np.array([1.5, np.nan, -np.inf], np.float32)
+    nans = np.array([np.nan, 2.5], np.float64)
+    texts = np.array(["null", "x"], object)
+
+    assert dump({"predictions": strange}, [strange]) == b'{"predictions":[1.5,NaN,-Infinity]}'
+    assert dump([nans, strange], [nans, strange]) == b"[[NaN,2.5],[1.5,NaN,-Infinity]]"
+    assert dump({"a": nans, "b": nans}, [nans, nans]) == b'{"a":[NaN,2.5],"b":[NaN,2.5]}'
+    assert dump({"null": nans, "t": texts}, [nans, texts]) == b'{"null":[NaN,2.5],"t":["null","x"]}'
+
+
+def test_one_that_is_not_finite_costs_an_answer_nothing_much() -> None:
+    values = np.full(1_000_000, 1.5, np.float32)
+    values[7] = np.inf
+    began = time.process_time()
+
+    assert dump({"predictions": values}, [values]).count(b"Infinity") == 1
+    assert time.process_time() - began < 2  # 0.1 s on a machine at rest; ten times that where each is written by itself
