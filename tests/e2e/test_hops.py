@@ -81,9 +81,15 @@ async def test_more_than_the_limit_is_refused_at_the_edge_with_both_numbers(mesh
 
 
 async def test_what_its_caller_left_while_it_waited_is_never_run(mesh: Mesh, infer: Any, diary: Path) -> None:
-    runs, leaves, stays = (
-        infer(numbered.request("slow", [value]).SerializeToString(), timeout=30) for value in (11.0, 12.0, 13.0)
-    )
+    def ask(value: float) -> Any:
+        return infer(numbered.request("slow", [value]).SerializeToString(), timeout=30)
+
+    async def first_runs() -> bool:
+        return numbered.runs(diary)[11.0] == 1
+
+    runs = ask(11.0)
+    await until("the first runs", first_runs)
+    leaves, stays = ask(12.0), ask(13.0)
 
     async def two_wait() -> bool:
         return await metric(mesh, "batcher-0", "turnout_batcher_queue_rows", model="slow") == 2

@@ -67,7 +67,7 @@ async def test_a_call_has_the_time_that_its_caller_gave(kind: str, timeout_s: fl
         assert remaining_s is None
     else:
         assert remaining_s is not None
-        assert timeout_s - 15 < remaining_s <= timeout_s
+        assert timeout_s - 15 < remaining_s < timeout_s + 1  # gRPC rounds up what it sends
 
 
 async def test_what_a_busy_loop_took_is_no_time_left() -> None:
