@@ -23,7 +23,7 @@ async def mesh(tmp_path: Path) -> AsyncIterator[Mesh]:
 
 
 async def test_an_urgent_request_overtakes_a_queue_of_others_on_either_protocol(mesh: Mesh) -> None:
-    numbered.write_moody(mesh.repository, "slow", 1, sleep_s=0.1)
+    numbered.write_moody(mesh.repository, "slow", 1, sleep_s=0.05)
     await introduce(mesh, "slow", 1, spec={"trusted": True, "batching": BATCHING})
     finished: list[str] = []
     rest = f"http://{await mesh.listening('router', 'rest')}/v2/models/slow/infer"

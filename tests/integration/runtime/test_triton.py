@@ -101,9 +101,9 @@ async def test_what_the_server_says_and_how_long_it_takes_is_the_callers_to_know
         await pod.put("models/sum", {"limits": {"max_restarts": 0}})
         await pod.put("models/hasty", {})
         async with pod.running():
-            waiting = await pod.instance("sum", "1", BACKOFF)
-            reason = waiting.reason
+            reason = (await pod.instance("sum", "1", BACKOFF)).reason
             server.is_ready = True
+            ready = await pod.instance("hasty", "1")  # so that its warm-up is over too
             async with Batcher(await pod.instance("sum", "1")) as batcher:
                 server.batches.clear()
                 fine = await batcher.run(*[(n, 1) for n in range(5)], deadline_us=19_000_000)
@@ -119,7 +119,7 @@ async def test_what_the_server_says_and_how_long_it_takes_is_the_callers_to_know
                 server.release.clear()
                 for _ in range(3):  # after as many the worker connects anew
                     late = await batcher.run((1, 1), deadline_us=300_000)
-                async with Batcher(await pod.instance("hasty", "1")) as hasty:
+                async with Batcher(ready) as hasty:
                     slow = await hasty.run((1, 1))
                 server.release.set()
                 await server.server.stop(grace=0)
