@@ -12,7 +12,6 @@ from grpc_health.v1 import health_pb2_grpc
 from inference import grpc_service_pb2_grpc
 from services.chassis.app import App, release
 from services.chassis.arena.arenas import Arenas
-from services.chassis.front import NativeFront, open_front
 from services.chassis.grpc_server import grpc_server
 from services.chassis.health_servicer import SERVICE as HEALTH
 from services.chassis.health_servicer import Health
@@ -31,7 +30,7 @@ from services.router.codec import MODEL_INFER, ModelInferCodec
 from services.router.config import RouterConfig
 from services.router.features import Features
 from services.router.fleet_metrics import FleetCollector
-from services.router.grpc_front import HotMethod
+from services.router.hot_listener import open_grpc
 from services.router.live_settings import LiveSettings
 from services.router.management.listener import management_listeners
 from services.router.management.offer import Offer
@@ -155,19 +154,8 @@ async def _listening(
     security = app.listener_security("listeners", "TLS", config.tls)
     other = _other_methods(catalogue, health, config, dispatcher.access, offer)
     StreamMethod(dispatcher, **limits).add_to(other)
-    inference = HotMethod(ModelInferCodec(), dispatcher, metrics, **limits)
-    front = inference.front = await open_front(
-        config.grpc_address,
-        MODEL_INFER,
-        inference,
-        other,
-        native=config.native_front,
-        reuse_port=config.reuse_port,
-        max_concurrent_streams=config.max_concurrent_streams,
-        security=security,
-    )
-    if isinstance(front, NativeFront):
-        metrics.follow_front(front.metrics, MODEL_INFER)
+    codec, address = ModelInferCodec(), config.grpc_address
+    front = await open_grpc(address, MODEL_INFER, codec, config, dispatcher, metrics, other, security)
     routes = _routes_for_callers(config, dispatcher, catalogue, model_service.described, offer)
     asker = Asker(dispatcher, max_in_flight=config.max_in_flight)
     prediction_service = PredictionService(asker, model_service.described)

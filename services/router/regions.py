@@ -76,10 +76,6 @@ class Regions:
         self._folder = folder
         self._regions: dict[str, Region] = {}
 
-    @property
-    def is_offered(self) -> bool:
-        return self._offered
-
     def register(self, name: str, key: str, offset: int, byte_size: int) -> None:
         """Raises ServingError saying what is wrong with any of it."""
         self._check_offered()

@@ -1,10 +1,8 @@
 """An ordinary network with a state input and output, served as a stateful model by a whole mesh of two pods."""
 
 import asyncio
-import json
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator
 from itertools import accumulate
 from typing import Any
@@ -18,9 +16,9 @@ from inference import grpc_service_pb2 as pb
 from services.core.tensor import decode_bytes
 from tests.support import accumulators
 from tests.support.channels import own_channel
+from tests.support.client_process import said_by
 from tests.support.mesh import Mesh, until
 from tests.support.mesh_probes import QUICK, introduce, metric, put_model, worker
-from tests.support.service_process import REPOSITORY
 from tests.support.traffic import MODEL_INFER
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
@@ -107,18 +105,9 @@ async def test_requests_of_one_sequence_that_are_sent_at_once_run_one_after_the_
 
 @pytest.mark.parametrize(("protocol", "what"), [("grpc", "grpc"), ("http", "rest")])
 async def test_tritonclient_sends_interleaved_sequences(mesh: Mesh, protocol: str, what: str) -> None:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.support.accumulators", protocol, await mesh.listening("router", what), "oldest"),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        cwd=REPOSITORY,
-    )
-    async with asyncio.timeout(60):
-        out, err = await process.communicate()
-
-    assert process.returncode == 0, err.decode()
+    said = await said_by("tests.support.accumulators", protocol, await mesh.listening("router", what), "oldest")
     expected = [list(accumulate(10 * place + step for step in range(accumulators.STEPS))) for place in range(10)]
-    assert json.loads(out) == expected
+    assert said == expected
 
 
 async def test_a_sequence_stays_on_one_pod(mesh: Mesh, channel: Any) -> None:

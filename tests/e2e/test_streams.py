@@ -1,11 +1,9 @@
 """Models that give any number of answers, through the whole mesh, behind both front doors."""
 
-import asyncio
 import contextlib
 import json
 import os
 import signal
-import sys
 import zlib
 from collections.abc import AsyncIterator
 
@@ -13,8 +11,8 @@ import grpc.aio
 import pytest
 import pytest_asyncio
 
+from tests.support.client_process import said_by
 from tests.support.mesh import until
-from tests.support.service_process import REPOSITORY
 from tests.support.streaming import (
     FRONTS,
     TIMEOUT_S,
@@ -280,16 +278,7 @@ async def test_a_time_limit_ends_a_generator_of_events(streams: StreamMesh) -> N
 
 async def test_tritonclient_streams(streams: StreamMesh) -> None:
     address = await streams.mesh.listening("router", "grpc")
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.support.triton_streamer", address),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        cwd=REPOSITORY,
-    )
-    async with asyncio.timeout(60):
-        out, err = await process.communicate()
-    assert process.returncode == 0, err.decode()
-    said = json.loads(out)
+    said = await said_by("tests.support.triton_streamer", address)
 
     assert said["answers"] == [["a", 0, False], ["a", 1, False], ["a", 2, False], ["a", None, True]]
     assert said["ordinary"] == [["b", 8, True]]

@@ -14,7 +14,7 @@ import orjson
 from services.core.errors import InvalidRequestError
 from services.core.tensor import BYTES, decode_bytes, encode_bytes
 
-_CODES = {
+CODES = {
     "BOOL": "b",
     "INT8": "b",
     "INT16": "h",
@@ -28,9 +28,9 @@ _CODES = {
     "FP64": "d",
 }
 _FLOATS = {"FP32", "FP64"}
-_WORDS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
-_DTYPES = {name: np.dtype("?" if name == "BOOL" else "<" + code) for name, code in _CODES.items()}
-_NULL = b"null"  # what the quick writer makes of numbers that are not finite
+WORDS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
+_DTYPES = {name: np.dtype("?" if name == "BOOL" else "<" + code) for name, code in CODES.items()}
+NULL = b"null"  # what the quick writer makes of numbers that are not finite
 _TOKEN = re.compile(rb"NaN|Infinity")
 _MOST_PLACES = 1 << 16  # of such tokens, with texts between them
 _NUL = b"\0"  # never in JSON, so it can stand for what is
@@ -99,7 +99,7 @@ def encode(datatype: str, elements: list[Any], *, as_base64: bool = False) -> by
     """The bytes of a tensor's elements. Raises ValueError or TypeError for one that does not fit."""
     if datatype == BYTES:
         return encode_bytes([_bytes_element(element, as_base64=as_base64) for element in elements])
-    code = _CODES.get(datatype)
+    code = CODES.get(datatype)
     if code is None:
         raise ValueError(f"{datatype} has no JSON form: send it as binary data")
     if datatype == "BOOL" and not all(type(element) in {bool, int} and 0 <= element <= 1 for element in elements):
@@ -116,7 +116,7 @@ def _encode_with_care(datatype: str, code: str, elements: list[Any]) -> bytes:
         return array(code, elements).tobytes()
     except TypeError:
         if datatype in _FLOATS:
-            numbers: list[Any] = [_WORDS.get(e, e) if isinstance(e, str) else e for e in elements]
+            numbers: list[Any] = [WORDS.get(e, e) if isinstance(e, str) else e for e in elements]
             return array(code, numbers).tobytes()
         wrong = next(element for element in elements if not isinstance(element, int))
         raise ValueError(f"{datatype} takes whole numbers, not {str(wrong)[:40]!r}") from None
@@ -140,7 +140,7 @@ def numbers(name: str, datatype: str, data: bytes | memoryview) -> bytes:
         raise InvalidRequestError(f"output {name!r} is {datatype}, which has no JSON form: ask for it as binary data")
     values = np.frombuffer(bytes(data), dtype)
     text = orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY)
-    if datatype in _FLOATS and _NULL in text:
+    if datatype in _FLOATS and NULL in text:
         return with_tokens(text, values[~np.isfinite(values)])
     return text
 
@@ -148,9 +148,9 @@ def numbers(name: str, datatype: str, data: bytes | memoryview) -> bytes:
 def with_tokens(text: bytes, strange: np.ndarray) -> bytes:
     """JSON of numbers in which `strange`, in their order, stand where it has null."""
     if np.isnan(strange).all():
-        return text.replace(_NULL, b"NaN")
+        return text.replace(NULL, b"NaN")
     words = [b"NaN" if value != value else b"Infinity" if value > 0 else b"-Infinity" for value in strange.tolist()]  # noqa: PLR0124
-    return b"".join(itertools.chain.from_iterable(zip(text.split(_NULL), [*words, b""], strict=True)))
+    return b"".join(itertools.chain.from_iterable(zip(text.split(NULL), [*words, b""], strict=True)))
 
 
 def texts(data: bytes | memoryview) -> tuple[Sequence[str], bool]:

@@ -14,26 +14,11 @@ from services.core.arrays import decode
 from services.core.errors import InvalidRequestError
 from services.core.signature import Given, TensorSpec
 from services.core.tensor import BYTES, decode_bytes, encode_bytes
-from services.router.rest.json_data import with_tokens
+from services.router.rest.json_data import CODES, NULL, WORDS, with_tokens
 
-_CODES = {
-    "BOOL": "?",
-    "INT8": "b",
-    "INT16": "h",
-    "INT32": "i",
-    "INT64": "q",
-    "UINT8": "B",
-    "UINT16": "H",
-    "UINT32": "I",
-    "UINT64": "Q",
-    "FP32": "f",
-    "FP64": "d",
-}
 _HALVES = ("FP16", "BF16")
 _FLOATS = ("FP32", "FP64", *_HALVES)
-_WORDS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 _B64 = {"b64"}
-_NULL = b"null"  # what the quick writer makes of numbers that are not finite
 _DOUBLE_BYTES = 8
 _BYTES_SUFFIX = "_bytes"  # an output of such a name is bytes, not text
 
@@ -90,7 +75,7 @@ def encode(datatype: str, flat: Sequence[Any], *, has_words: bool = True) -> byt
         return _halves(datatype, flat)
     if datatype == "BOOL" and not all(type(element) in {bool, int} and 0 <= element <= 1 for element in flat):
         raise ValueError("BOOL takes true, false, 0 or 1")
-    pattern = f"<{len(flat)}{_CODES[datatype]}"
+    pattern = f"<{len(flat)}{CODES[datatype]}"
     try:
         return struct.pack(pattern, *flat)
     except (struct.error, OverflowError):
@@ -115,7 +100,7 @@ def element_bytes(element: Any) -> bytes:
 
 def _numbers(datatype: str, flat: Sequence[Any]) -> list[Any]:
     """Elements with the words for what is not finite as numbers."""
-    numbers = [_WORDS.get(element, element) if type(element) is str else element for element in flat]
+    numbers = [WORDS.get(element, element) if type(element) is str else element for element in flat]
     if any(type(number) not in {int, float} for number in numbers):
         raise ValueError(_fault(datatype, numbers))
     return numbers
@@ -177,13 +162,13 @@ def _texts(name: str, elements: list[bytes]) -> list[Any]:
 def dump(body: Any, arrays: Sequence[np.ndarray]) -> bytes:
     """JSON of a body whose numbers are in `arrays`; what is not finite as bare NaN and Infinity tokens."""
     text = orjson.dumps(body, default=_plain, option=orjson.OPT_SERIALIZE_NUMPY)
-    if _NULL not in text:
+    if NULL not in text:
         return text
     strange = [array[~np.isfinite(array)] for array in arrays if array.dtype.kind == "f"]
     count = sum(map(len, strange))
     if not count:
         return text
-    is_plain = text.count(_NULL) == count  # each of them is a number, and no part of a text
+    is_plain = text.count(NULL) == count  # each of them is a number, and no part of a text
     if is_plain and (len(arrays) == 1 or all(np.isnan(values).all() for values in strange)):
         return with_tokens(text, np.concatenate(strange))
     return json.dumps(body, default=_plain, separators=(",", ":")).encode()  # ten times slower

@@ -6,12 +6,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import grpc.aio
 
 from services.chassis.app import App
-from services.chassis.front import Front, NativeFront, open_front
 from services.chassis.http import Routes
 from services.chassis.tls import ListenerSecurity
 from services.router.config import RouterConfig
 from services.router.dispatcher import Dispatcher
-from services.router.grpc_front import HotMethod
+from services.router.hot_listener import open_grpc
 from services.router.metrics import RouterMetrics
 from services.router.rest.server import RestServer
 from services.router.tfserving.predict_codec import PREDICT, PredictCodec
@@ -33,7 +32,8 @@ async def listening(
     """
     async with AsyncExitStack() as opened:
         if config.tfs_grpc_address:
-            front = await _open_grpc(config, dispatcher, metrics, other(), security)
+            codec, address = PredictCodec(), config.tfs_grpc_address
+            front = await open_grpc(address, PREDICT, codec, config, dispatcher, metrics, other(), security)
             opened.push_async_callback(front.stop, 1)
             app.log.info("listening", name="tfs-grpc", address=front.address)
         if config.tfs_rest_address:
@@ -43,27 +43,3 @@ async def listening(
             await rest.start(config.tfs_rest_address, reuse_port=config.reuse_port, security=security)
             app.log.info("listening", name="tfs-rest", address=rest.address)
         yield
-
-
-async def _open_grpc(
-    config: RouterConfig,
-    dispatcher: Dispatcher,
-    metrics: RouterMetrics,
-    server: grpc.aio.Server,
-    security: ListenerSecurity | None,
-) -> Front:
-    limits = {"max_in_flight": config.max_in_flight, "max_message_bytes": config.max_message_bytes}
-    predict = HotMethod(PredictCodec(), dispatcher, metrics, **limits)
-    front = predict.front = await open_front(
-        config.tfs_grpc_address,
-        PREDICT,
-        predict,
-        server,
-        native=config.native_front,
-        reuse_port=config.reuse_port,
-        max_concurrent_streams=config.max_concurrent_streams,
-        security=security,
-    )
-    if isinstance(front, NativeFront):
-        metrics.follow_front(front.metrics, PREDICT)
-    return front

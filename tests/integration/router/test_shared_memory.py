@@ -1,14 +1,11 @@
 """Triton's own Python clients with tensors in shared memory, and with classes for an answer."""
 
-import asyncio
-import json
-import sys
 from typing import Any
 
 import pytest
 
+from tests.support.client_process import said_by
 from tests.support.router_mesh import RouterMesh
-from tests.support.service_process import REPOSITORY
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -27,16 +24,8 @@ GRPC = {400: ("StatusCode.INVALID_ARGUMENT", "StatusCode.ALREADY_EXISTS"), 404: 
 
 
 async def triton(protocol: str, address: str, model: str) -> dict[str, Any]:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.support.triton_memory", protocol, address, model),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        cwd=REPOSITORY,
-    )
-    async with asyncio.timeout(60):
-        out, err = await process.communicate()
-    assert process.returncode == 0, err.decode()
-    return dict(json.loads(out))
+    said = await said_by("tests.support.triton_memory", protocol, address, model)
+    return dict(said)
 
 
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
